@@ -1,0 +1,88 @@
+//! The only source of time: a system clock for runs, a manual one for tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use chrono_tz::Tz;
+
+/// Tells the time and waits. Cheap to clone; clones share one time.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Kind);
+
+#[derive(Debug, Clone, Default)]
+enum Kind {
+    #[default]
+    System,
+    /// Microseconds since the epoch, moved only by its owner.
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// The clock of the machine.
+    pub fn system() -> Self {
+        Self(Kind::System)
+    }
+
+    /// A clock that stands at `start` until it is moved.
+    pub fn manual(start: DateTime<Utc>) -> Self {
+        Self(Kind::Manual(Arc::new(AtomicI64::new(start.timestamp_micros()))))
+    }
+
+    /// The present moment, to the microsecond.
+    pub fn now(&self) -> DateTime<Utc> {
+        match &self.0 {
+            #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the time")]
+            Kind::System => Utc::now(),
+            Kind::Manual(micros) => {
+                DateTime::from_timestamp_micros(micros.load(Ordering::SeqCst)).unwrap_or(DateTime::UNIX_EPOCH)
+            }
+        }
+    }
+
+    /// The present moment in microseconds since the epoch, as Delta timestamps store it.
+    pub fn now_micros(&self) -> i64 {
+        self.now().timestamp_micros()
+    }
+
+    /// The calendar day of the present moment in `zone`.
+    pub fn today(&self, zone: Tz) -> NaiveDate {
+        self.now().with_timezone(&zone).date_naive()
+    }
+
+    /// Waits; a manual clock moves forward by `duration` instead and returns at once.
+    pub async fn sleep(&self, duration: Duration) {
+        match &self.0 {
+            #[expect(clippy::disallowed_methods, reason = "the one place that waits")]
+            Kind::System => tokio::time::sleep(duration).await,
+            Kind::Manual(micros) => {
+                let step = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+                micros.fetch_add(step, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = Clock::manual(DateTime::UNIX_EPOCH);
+        assert_eq!(clock.now(), DateTime::UNIX_EPOCH);
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(clock.sleep(Duration::from_secs(2)));
+        assert_eq!(clock.now_micros(), 2_000_000);
+    }
+
+    #[test]
+    fn the_day_is_the_day_of_the_zone() {
+        let clock = Clock::manual("2024-05-01T03:30:00Z".parse().expect("a time"));
+        assert_eq!(clock.today(chrono_tz::UTC).to_string(), "2024-05-01");
+        assert_eq!(clock.today(chrono_tz::America::New_York).to_string(), "2024-04-30");
+    }
+}

@@ -1,0 +1,60 @@
+//! The technical columns: the names that are ours in every layer, and their types.
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+
+/// Path of the file a record came from, relative to the landing root, exactly as named.
+pub const FILE_PATH: &str = "_file_path";
+/// Size of that file in bytes.
+pub const FILE_SIZE: &str = "_file_size";
+/// Its modification time.
+pub const FILE_MODIFICATION_TIME: &str = "_file_modification_time";
+/// 1-based number of the record in its file.
+pub const ROW_NUMBER: &str = "_row_number";
+/// The bronze batch that brought the record in; in silver, the batch of the last change applied.
+pub const BATCH_ID: &str = "_batch_id";
+/// When the record was read.
+pub const INGESTED_AT: &str = "_ingested_at";
+/// JSON text of what did not fit the schema, else null.
+pub const RESCUED_DATA: &str = "_rescued_data";
+/// Prefix of the columns of silver that hold the sequence of the current row: `_sequence_1`, `_sequence_2`, …
+pub const SEQUENCE_PREFIX: &str = "_sequence_";
+/// The day of a gold snapshot.
+pub const SNAPSHOT_DATE: &str = "snapshot_date";
+/// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
+pub const CHANGE: &str = "_change";
+
+/// The name of the `index`-th (0-based) sequence column of silver.
+pub fn sequence(index: usize) -> String {
+    format!("{SEQUENCE_PREFIX}{}", index + 1)
+}
+
+/// The type of every timestamp in the lake: microseconds, UTC.
+pub fn timestamp_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// The technical columns of bronze that stand before the data columns, so that they have file statistics.
+pub fn bronze_leading() -> Vec<Field> {
+    vec![
+        Field::new(BATCH_ID, DataType::Int64, false),
+        Field::new(FILE_PATH, DataType::Utf8, false),
+        Field::new(ROW_NUMBER, DataType::Int64, false),
+        Field::new(FILE_SIZE, DataType::Int64, false),
+        Field::new(FILE_MODIFICATION_TIME, timestamp_type(), false),
+        Field::new(INGESTED_AT, timestamp_type(), false),
+        Field::new(RESCUED_DATA, DataType::Utf8, true),
+    ]
+}
+
+/// True for a column name that a source may not bring.
+pub fn is_technical(name: &str) -> bool {
+    [FILE_PATH, FILE_SIZE, FILE_MODIFICATION_TIME, ROW_NUMBER, BATCH_ID, INGESTED_AT, RESCUED_DATA]
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
+/// True for a technical column of silver: its batch and its sequence columns.
+pub fn is_silver_technical(name: &str) -> bool {
+    name.eq_ignore_ascii_case(BATCH_ID)
+        || name.to_ascii_lowercase().strip_prefix(SEQUENCE_PREFIX).is_some_and(|rest| rest.parse::<u16>().is_ok())
+}

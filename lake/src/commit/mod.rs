@@ -1,0 +1,282 @@
+//! The only way to change a table.
+//!
+//! Every commit carries application transactions (`txn`) that say how far the work of one application has come, and
+//! is strict: if the table moved since it was read, the library's own conflict checker is never asked (it lets
+//! overlapping rewrites through), but the log is read again and one of three things happens:
+//!
+//! 1. the table already holds these transactions — another run did the same work, or our own answer was lost on its
+//!    way: nothing is left to do;
+//! 2. the commit only adds files and the schema stands — the same files are committed on top of the newer version;
+//! 3. anything else — the caller gets [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and does the work again from the newer version.
+//!
+//! After *any* error the transactions are read again before anything is tried, because a commit can succeed and
+//! still report an error (a failed checkpoint, a lost answer).
+
+mod create;
+mod metadata;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use deltalake::DeltaTableError;
+use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
+use deltalake::kernel::{Action, Transaction};
+use deltalake::protocol::DeltaOperation;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result, Retry};
+use crate::fault;
+use crate::names::RunId;
+use crate::table::Table;
+
+pub(crate) use create::create;
+pub use metadata::evolve;
+
+/// How often one commit is tried before the error is given to the caller.
+const ATTEMPTS_MAX: u32 = 30;
+/// The longest pause between two tries.
+const BACKOFF_MS_MAX: u64 = 500;
+
+/// How far the work of one application has come in a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Txn {
+    /// The application: a bronze source, `silver table:bronze source`, …
+    pub app: String,
+    /// A number that only rises.
+    pub version: i64,
+}
+
+impl Txn {
+    /// A transaction of `app`.
+    pub fn new(app: impl Into<String>, version: i64) -> Self {
+        Self { app: app.into(), version }
+    }
+}
+
+/// One change of a table, with all that is needed to try it again.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// The fault point of this commit, one of [`fault::POINTS`].
+    pub point: &'static str,
+    /// The transactions that make it happen once. Must not be empty.
+    pub txns: Vec<Txn>,
+    /// What `history` shows.
+    pub operation: DeltaOperation,
+    /// Files and metadata.
+    pub actions: Vec<Action>,
+    /// Figures that `history` shows.
+    pub metrics: BTreeMap<&'static str, u64>,
+    /// The run that commits, shown by `history`.
+    pub run: RunId,
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the table, by our hand.
+    Committed {
+        /// The version it made.
+        version: u64,
+    },
+    /// The table held its transactions already.
+    AlreadyApplied {
+        /// The newest version of the table.
+        version: u64,
+    },
+}
+
+impl Outcome {
+    /// The version of the table that holds the work.
+    pub fn version(self) -> u64 {
+        match self {
+            Self::Committed { version } | Self::AlreadyApplied { version } => version,
+        }
+    }
+}
+
+impl Table {
+    /// Commits a change and moves the table to the version that holds it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the work must be done again from the newer version; [`ErrorKind::Store`](crate::ErrorKind::Store) when the
+    /// store keeps failing. After an error nothing of the change is in the table.
+    pub async fn commit(&mut self, commit: Commit) -> Result<Outcome> {
+        for attempt in 1.. {
+            if holds(self, &commit.txns).await? {
+                return Ok(Outcome::AlreadyApplied { version: self.version() });
+            }
+            let Err(error) = try_once(self, &commit).await else {
+                self.reload().await?;
+                return Ok(Outcome::Committed { version: self.version() });
+            };
+            let before = Standing::of(self)?;
+            self.reload().await?;
+            if holds(self, &commit.txns).await? {
+                return Ok(settled(self, &commit));
+            }
+            let again = match error.retry() {
+                Retry::Redo => commit.only_adds() && before == Standing::of(self)?,
+                Retry::AfterBackoff => true,
+                Retry::Never => false,
+            };
+            if !again || attempt >= ATTEMPTS_MAX {
+                return Err(error.context(format!("committing to {}", self.name())));
+            }
+            tracing::debug!(table = %self.name(), attempt, %error, "the commit is tried again");
+            self.clock().sleep(backoff(attempt)).await;
+        }
+        Err(Error::internal("the commit loop ended without an answer"))
+    }
+}
+
+impl Commit {
+    fn only_adds(&self) -> bool {
+        self.actions.iter().all(|action| matches!(action, Action::Add(_)))
+    }
+}
+
+/// What must not have changed for added files to fit on top of a newer version.
+#[derive(Debug, PartialEq)]
+struct Standing {
+    schema: arrow::datatypes::SchemaRef,
+    properties: std::collections::HashMap<String, String>,
+    partition_columns: Vec<String>,
+}
+
+impl Standing {
+    fn of(table: &Table) -> Result<Self> {
+        Ok(Self {
+            schema: table.schema(),
+            properties: table.properties()?.clone(),
+            partition_columns: table.partition_columns()?,
+        })
+    }
+}
+
+/// Runs one operation of the library that ends in a commit, by the same rules; it is not tried again here.
+///
+/// # Errors
+/// As [`Table::commit`]; a moved table is always a [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+pub(crate) async fn guarded<T>(
+    table: &mut Table,
+    point: &'static str,
+    txns: &[Txn],
+    run: &RunId,
+    operation: impl AsyncFnOnce(&Table, CommitProperties) -> Result<T>,
+) -> Result<(Outcome, Option<T>)> {
+    if holds(table, txns).await? {
+        return Ok((Outcome::AlreadyApplied { version: table.version() }, None));
+    }
+    fault::before_commit(point)?;
+    let result = operation(table, properties(txns, &BTreeMap::new(), run)).await;
+    let result = result.and_then(|value| fault::after_commit(point).map(|()| value));
+    table.reload().await?;
+    match result {
+        Ok(value) => Ok((Outcome::Committed { version: table.version() }, Some(value))),
+        Err(_) if holds(table, txns).await? => Ok((Outcome::AlreadyApplied { version: table.version() }, None)),
+        Err(error) => Err(error.context(format!("committing to {}", table.name()))),
+    }
+}
+
+/// Does work again from the newest state for as long as other writers get in between.
+///
+/// # Errors
+/// What `work` returns, except conflicts that pass within the limit of tries.
+pub async fn redoing<T>(clock: &Clock, mut work: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    for attempt in 1.. {
+        match work().await {
+            Err(error) if error.retry() == Retry::Redo && attempt < ATTEMPTS_MAX => {
+                tracing::debug!(attempt, %error, "another writer came first, the work is done again");
+                clock.sleep(backoff(attempt)).await;
+            }
+            answer => return answer,
+        }
+    }
+    Err(Error::internal("the redo loop ended without an answer"))
+}
+
+/// True when the open version of the table holds all of the transactions.
+async fn holds(table: &Table, txns: &[Txn]) -> Result<bool> {
+    debug_assert!(!txns.is_empty(), "a commit without a transaction cannot be made once");
+    for txn in txns {
+        if table.txn_version(&txn.app).await?.is_none_or(|held| held < txn.version) {
+            return Ok(false);
+        }
+    }
+    Ok(!txns.is_empty())
+}
+
+/// The transactions are there after an error: by our hand when one of our files is live, else by another's.
+fn settled(table: &Table, commit: &Commit) -> Outcome {
+    let version = table.version();
+    let first = commit.actions.iter().find_map(|action| match action {
+        Action::Add(add) => Some(&add.path),
+        _ => None,
+    });
+    let ours = first.is_some_and(|path| table.file_paths().is_ok_and(|paths| paths.contains(path)));
+    if ours { Outcome::Committed { version } } else { Outcome::AlreadyApplied { version } }
+}
+
+async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
+    fault::before_commit(commit.point)?;
+    let delta = table.delta();
+    let snapshot = delta.snapshot()?;
+    CommitBuilder::from(properties(&commit.txns, &commit.metrics, &commit.run))
+        .with_actions(commit.actions.clone())
+        .build(Some(snapshot), delta.log_store(), commit.operation.clone())
+        .await
+        .map_err(|error: DeltaTableError| Error::from(error))?;
+    fault::after_commit(commit.point)
+}
+
+/// Strict, with checkpoints as the table asks for them and without the clean-up that lists the whole log.
+fn properties(txns: &[Txn], metrics: &BTreeMap<&'static str, u64>, run: &RunId) -> CommitProperties {
+    let mut metadata = vec![("runId".to_owned(), serde_json::Value::from(run.as_str()))];
+    if !metrics.is_empty() {
+        let metrics = metrics.iter().map(|(key, value)| ((*key).to_owned(), serde_json::Value::from(*value)));
+        metadata.push(("operationMetrics".to_owned(), serde_json::Value::Object(metrics.collect())));
+    }
+    CommitProperties::default()
+        .with_max_retries(0)
+        .with_create_checkpoint(true)
+        .with_cleanup_expired_logs(Some(false))
+        .with_metadata(metadata)
+        .with_application_transactions(txns.iter().map(|txn| Transaction::new(&txn.app, txn.version)).collect())
+}
+
+/// A pause that grows with the tries, with jitter so that two runs do not stay in step.
+fn backoff(attempt: u32) -> Duration {
+    let ceiling = (5_u64 << attempt.min(10)).min(BACKOFF_MS_MAX);
+    let jitter = u64::from(uuid::Uuid::new_v4().as_bytes()[0]);
+    Duration::from_millis(ceiling / 2 + ceiling * jitter / 512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn pauses_grow_and_stay_bounded() {
+        for attempt in 1..=ATTEMPTS_MAX {
+            let pause = backoff(attempt);
+            assert!(pause >= Duration::from_millis(5) && pause <= Duration::from_millis(BACKOFF_MS_MAX), "{pause:?}");
+        }
+        assert!(backoff(9) > backoff(1));
+    }
+
+    #[test]
+    fn work_is_done_again_only_after_a_conflict() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let clock = Clock::manual(chrono::DateTime::UNIX_EPOCH);
+        let mut tries = 0;
+        let answer = runtime.block_on(redoing(&clock, async || {
+            tries += 1;
+            if tries < 3 { Err(Error::new(ErrorKind::Conflict, "moved")) } else { Ok(tries) }
+        }));
+        assert_eq!(answer.expect("an answer"), 3);
+
+        let failed: Result<()> = runtime.block_on(redoing(&clock, async || Err(Error::data("bad"))));
+        assert_eq!(failed.expect_err("an error").kind(), ErrorKind::Data);
+    }
+}

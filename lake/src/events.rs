@@ -1,0 +1,166 @@
+//! The event log: one row per event of every run, in the Delta table `_state/event_log`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use deltalake::kernel::Action;
+use deltalake::protocol::{DeltaOperation, SaveMode};
+
+use crate::clock::Clock;
+use crate::columns;
+use crate::commit::{Commit, Txn};
+use crate::error::Result;
+use crate::lakehouse::Lake;
+use crate::names::{RunId, TableName};
+use crate::table::Definition;
+use crate::write::TableWriter;
+
+/// How grave an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The course of things.
+    Info,
+    /// Something a person should look at when there is time.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One event. `details` is an object whose keys depend on `kind`.
+#[derive(Debug, Clone)]
+struct Event {
+    at_us: i64,
+    task: Option<String>,
+    kind: &'static str,
+    level: Level,
+    message: String,
+    details: serde_json::Value,
+}
+
+/// Collects the events of one run and writes them when told. Clones share the collection.
+#[derive(Debug, Clone)]
+pub struct Events(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    run: RunId,
+    clock: Clock,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: Vec<Event>,
+    /// Events written so far; the number of the next event and the version of the next transaction follow from it.
+    written: i64,
+}
+
+impl Events {
+    /// An empty collection for `run`.
+    pub fn new(run: RunId, clock: Clock) -> Self {
+        Self(Arc::new(Inner { run, clock, waiting: Mutex::default() }))
+    }
+
+    /// Notes an event of the run, or of one of its tasks.
+    pub fn record(
+        &self,
+        task: Option<&str>,
+        kind: &'static str,
+        level: Level,
+        message: impl Into<String>,
+        details: serde_json::Value,
+    ) {
+        let event = Event {
+            at_us: self.0.clock.now_micros(),
+            task: task.map(str::to_owned),
+            kind,
+            level,
+            message: message.into(),
+            details,
+        };
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.push(event);
+    }
+
+    /// Appends what was noted since the last call, in one commit.
+    ///
+    /// # Errors
+    /// As [`Table::commit`](crate::Table::commit); the events stay noted and the next call tries them again.
+    pub async fn flush(&self, lake: &Lake) -> Result<()> {
+        let (events, written) = {
+            let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            (waiting.events.clone(), waiting.written)
+        };
+        if events.is_empty() {
+            return Ok(());
+        }
+        let last = written + i64::try_from(events.len()).unwrap_or(i64::MAX);
+        self.append(lake, &events, written, last).await?;
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.events.drain(..events.len());
+        waiting.written = last;
+        Ok(())
+    }
+
+    async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<()> {
+        let mut table = lake.create_or_open(&TableName::event_log(), &Definition::new(schema())).await?;
+        let mut writer = TableWriter::new(&table);
+        writer.write(&batch(&self.0.run, events, first)?).await?;
+        let written = writer.close().await?;
+        let commit = Commit {
+            point: "events_committed",
+            txns: vec![Txn::new(format!("run:{}", self.0.run), last)],
+            operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
+            actions: written.files.into_iter().map(Action::Add).collect(),
+            metrics: BTreeMap::from([("numOutputRows", written.rows)]),
+            run: self.0.run.clone(),
+        };
+        table.commit(commit).await?;
+        Ok(())
+    }
+}
+
+/// The columns of the event log.
+pub fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("run_id", DataType::Utf8, false),
+        Field::new("event_number", DataType::Int64, false),
+        Field::new("at", columns::timestamp_type(), false),
+        Field::new("task", DataType::Utf8, true),
+        Field::new("kind", DataType::Utf8, false),
+        Field::new("level", DataType::Utf8, false),
+        Field::new("message", DataType::Utf8, false),
+        Field::new("details", DataType::Utf8, false),
+    ]))
+}
+
+fn batch(run: &RunId, events: &[Event], first: i64) -> Result<RecordBatch> {
+    let text = |of: &dyn Fn(&Event) -> Option<String>| -> ArrayRef {
+        Arc::new(events.iter().map(of).collect::<StringArray>())
+    };
+    let numbers = (first + 1..).take(events.len()).collect::<Vec<_>>();
+    let times =
+        TimestampMicrosecondArray::from_iter_values(events.iter().map(|event| event.at_us)).with_timezone("UTC");
+    let columns: Vec<ArrayRef> = vec![
+        text(&|_| Some(run.to_string())),
+        Arc::new(Int64Array::from(numbers)),
+        Arc::new(times),
+        text(&|event| event.task.clone()),
+        text(&|event| Some(event.kind.to_owned())),
+        text(&|event| Some(event.level.as_str().to_owned())),
+        text(&|event| Some(event.message.clone())),
+        text(&|event| Some(event.details.to_string())),
+    ];
+    Ok(RecordBatch::try_new(schema(), columns)?)
+}

@@ -1,0 +1,123 @@
+//! Named fault points around every commit, so that tests can stop a run exactly there.
+//!
+//! `LAKE_FAULT=point:action` arms one point for the whole process: `kill` ends the process at once without any
+//! cleaning up, `fail` returns an error before the work, `lost` lets a commit succeed and then reports a failure, as
+//! a store does whose answer never arrives. `point:action:N` acts at the N-th crossing only (default: the first).
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The environment variable that arms a point.
+pub const VARIABLE: &str = "LAKE_FAULT";
+
+/// Every point, in the order in which a run crosses them.
+pub const POINTS: &[&str] = &[
+    "table_created",
+    "ledger_committed",
+    "bronze_data_written",
+    "files_failed_committed",
+    "bronze_quarantine_committed",
+    "bronze_committed",
+    "silver_staged",
+    "silver_quarantine_committed",
+    "tombstones_committed",
+    "silver_committed",
+    "gold_data_written",
+    "gold_committed",
+    "events_committed",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Kill,
+    Fail,
+    Lost,
+}
+
+struct Armed {
+    point: String,
+    action: Action,
+    at: usize,
+    crossed: AtomicUsize,
+}
+
+/// Passes a point that is not a commit: kills or fails when it is armed.
+///
+/// # Errors
+/// A [`ErrorKind::Store`] error when the point is armed with `fail` or `lost`.
+pub fn cross(point: &'static str) -> Result<()> {
+    debug_assert!(POINTS.contains(&point), "fault point {point} is not listed");
+    match due(point) {
+        None => Ok(()),
+        Some(Action::Kill) => kill(),
+        Some(Action::Fail | Action::Lost) => Err(injected(point)),
+    }
+}
+
+/// Passes the point after a commit that succeeded: `kill` ends the process, `fail` and `lost` hide the success.
+///
+/// # Errors
+/// A [`ErrorKind::Store`] error that stands for the answer that never arrived.
+pub(crate) fn after_commit(point: &'static str) -> Result<()> {
+    cross(point)
+}
+
+/// Passes the point before a commit is tried: only `fail` acts here.
+///
+/// # Errors
+/// A [`ErrorKind::Store`] error when the point is armed with `fail`.
+pub(crate) fn before_commit(point: &'static str) -> Result<()> {
+    match armed() {
+        Some(fault) if fault.point == point && fault.action == Action::Fail => {
+            due(point).map_or(Ok(()), |_| Err(injected(point)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn due(point: &str) -> Option<Action> {
+    let fault = armed().filter(|fault| fault.point == point)?;
+    let nth = fault.crossed.fetch_add(1, Ordering::SeqCst) + 1;
+    (nth == fault.at).then_some(fault.action)
+}
+
+fn armed() -> Option<&'static Armed> {
+    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+    ARMED.get_or_init(|| parse(&std::env::var(VARIABLE).ok()?)).as_ref()
+}
+
+fn parse(text: &str) -> Option<Armed> {
+    let mut parts = text.split(':');
+    let point = parts.next()?.to_owned();
+    let action = match parts.next()? {
+        "kill" => Action::Kill,
+        "fail" => Action::Fail,
+        "lost" => Action::Lost,
+        _ => return None,
+    };
+    let at = parts.next().map_or(Some(1), |nth| nth.parse().ok())?;
+    Some(Armed { point, action, at, crossed: AtomicUsize::new(0) })
+}
+
+fn injected(point: &str) -> Error {
+    Error::new(ErrorKind::Store, format!("injected fault at `{point}`"))
+}
+
+fn kill() -> ! {
+    std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_names_point_action_and_crossing() {
+        let fault = parse("silver_committed:lost:3").expect("a fault");
+        assert_eq!((fault.point.as_str(), fault.action, fault.at), ("silver_committed", Action::Lost, 3));
+        assert_eq!(parse("silver_committed:kill").map(|fault| fault.at), Some(1));
+        assert!(parse("silver_committed:explode").is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! The lake: every table below one storage root, opened and made by name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use deltalake::{DeltaTable, DeltaTableBuilder};
+
+use crate::clock::Clock;
+use crate::commit;
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::location::Root;
+use crate::names::TableName;
+use crate::session::{Engine, Session};
+use crate::table::{Definition, Table};
+
+/// Everything below one storage root. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Lake(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: Root,
+    clock: Clock,
+    engine: Engine,
+}
+
+impl Lake {
+    /// The lake below `root`.
+    pub fn new(root: Root, clock: Clock, engine: Engine) -> Self {
+        Self(Arc::new(Inner { root, clock, engine }))
+    }
+
+    /// Opens the lake at `storage`, a path (relative to `base`) or URL.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn open(storage: &str, base: &Path, clock: Clock, engine: Engine) -> Result<Self> {
+        Ok(Self::new(Root::open(storage, base)?, clock, engine))
+    }
+
+    /// The storage root.
+    pub fn root(&self) -> &Root {
+        &self.0.root
+    }
+
+    /// The clock of the lake.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Memory and threads that work on this lake may use.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// A new session for queries over tables of this lake.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the engine's settings are refused.
+    pub fn session(&self) -> Result<Session> {
+        Session::new(&self.0.engine)
+    }
+
+    /// The newest version of a table; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when the log cannot be read.
+    pub async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        let mut delta = self.unloaded(name)?;
+        let exists = delta.verify_deltatable_existence().await.context(|| format!("looking for table {name}"))?;
+        if !exists {
+            return Ok(None);
+        }
+        delta.load().await.context(|| format!("opening table {name}"))?;
+        Table::new(name.clone(), delta, self.0.clock.clone()).map(Some)
+    }
+
+    /// The newest version of a table that must exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when it does not exist.
+    pub async fn existing(&self, name: &TableName) -> Result<Table> {
+        self.table(name).await?.ok_or_else(|| {
+            Error::new(ErrorKind::Table, format!("table {name} does not exist"))
+                .hint("run the task that writes it first")
+        })
+    }
+
+    /// A table as it was at `version`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table or that version does not exist.
+    pub async fn table_at(&self, name: &TableName, version: u64) -> Result<Table> {
+        let mut delta = self.unloaded(name)?;
+        delta.load_version(version).await.context(|| format!("opening table {name} at version {version}"))?;
+        Table::new(name.clone(), delta, self.0.clock.clone())
+    }
+
+    /// Opens a table, or makes it as `definition` says when it does not exist.
+    ///
+    /// Several processes may do so at once: one makes the table, the others open it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when neither succeeds.
+    pub async fn create_or_open(&self, name: &TableName, definition: &Definition) -> Result<Table> {
+        if let Some(table) = self.table(name).await? {
+            return Ok(table);
+        }
+        let created = commit::create(self.unloaded(name)?, name, definition).await;
+        match (self.table(name).await?, created) {
+            (Some(table), _) => Ok(table),
+            (None, Err(error)) => Err(error.context(format!("creating table {name}"))),
+            (None, Ok(())) => Err(Error::internal(format!("table {name} was created and is not there"))),
+        }
+    }
+
+    fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {
+        let url = self.0.root.folder_url(&name.folder())?;
+        DeltaTableBuilder::from_url(url).and_then(DeltaTableBuilder::build).context(|| format!("opening table {name}"))
+    }
+}

@@ -1,0 +1,32 @@
+//! What the layers share: Delta tables below one storage root and the one way to change them.
+//!
+//! Reading order: [`error`], [`names`], [`clock`] and [`location`] are the words of the house; [`lakehouse`] opens
+//! and makes a [`table`]; [`write`] puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
+//! [`upsert`] applies changes by key; [`session`] reads. [`quarantine`], [`events`] and [`accounting`] keep the
+//! promise that every row is accounted for. [`run`] and [`report`] carry what a task is told and what it answers.
+
+pub mod accounting;
+pub mod clock;
+pub mod columns;
+pub mod commit;
+pub mod error;
+pub mod events;
+pub mod fault;
+pub mod lakehouse;
+pub mod location;
+pub mod names;
+pub mod quarantine;
+pub mod report;
+pub mod run;
+pub mod schema;
+pub mod session;
+pub mod table;
+pub mod upsert;
+pub mod write;
+
+pub use clock::Clock;
+pub use error::{Context, Error, ErrorKind, Result, Retry};
+pub use lakehouse::Lake;
+pub use location::Root;
+pub use names::{Layer, RunId, TableName};
+pub use table::Table;

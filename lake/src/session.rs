@@ -1,0 +1,131 @@
+//! The only place that builds DataFusion sessions: their memory, threads and SQL dialect.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{MemorySchemaProvider, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use deltalake::delta_datafusion::DeltaSessionConfig;
+use deltalake::delta_datafusion::planner::DeltaPlanner;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::names::{Layer, TableName};
+use crate::table::Table;
+
+/// What work on a lake may use of the machine.
+#[derive(Debug, Clone, Default)]
+pub struct Engine {
+    /// Bytes that sorts, joins and aggregates may hold before they spill; `None` is no limit.
+    pub memory_bytes: Option<usize>,
+    /// Threads of one query; `None` is one per core.
+    pub threads: Option<usize>,
+}
+
+/// A DataFusion session over tables of the lake. Identifiers keep their case.
+#[derive(Clone)]
+pub struct Session {
+    ctx: SessionContext,
+}
+
+impl Session {
+    pub(crate) fn new(engine: &Engine) -> Result<Self> {
+        let mut config: SessionConfig = DeltaSessionConfig::default().into();
+        // Plain strings everywhere: the layers build and compare arrays of the tables' own types.
+        config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", false);
+        if let Some(threads) = engine.threads {
+            config = config.with_target_partitions(threads);
+        }
+        let mut runtime = RuntimeEnvBuilder::new();
+        if let Some(bytes) = engine.memory_bytes {
+            runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(bytes)));
+        }
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(config)
+            .with_runtime_env(runtime.build_arc()?)
+            .with_query_planner(DeltaPlanner::new())
+            .build();
+        let session = Self { ctx: SessionContext::new_with_state(state) };
+        session.add_schemas()?;
+        Ok(session)
+    }
+
+    fn add_schemas(&self) -> Result<()> {
+        let names = self.ctx.catalog_names();
+        let catalog = names
+            .first()
+            .and_then(|name| self.ctx.catalog(name))
+            .ok_or_else(|| Error::internal("a session has no catalog"))?;
+        for layer in Layer::ALL {
+            catalog.register_schema(layer.as_str(), Arc::new(MemorySchemaProvider::new()))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a table of the lake known as `layer.name`, at the version that is open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] when the scan cannot be planned.
+    pub async fn register(&self, table: &Table) -> Result<()> {
+        let provider = self.provider(table).await?;
+        self.ctx.register_table(reference(table.name()), provider)?;
+        Ok(())
+    }
+
+    /// Makes a table known under a name of the caller's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] when the name is taken.
+    pub fn register_as(&self, name: &str, provider: Arc<dyn TableProvider>) -> Result<()> {
+        self.ctx.register_table(TableReference::bare(name), provider)?;
+        Ok(())
+    }
+
+    /// A scan of a table at the version that is open, readable by this session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] when the scan cannot be planned.
+    pub async fn provider(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
+        table.delta().update_datafusion_session(&self.ctx.state())?;
+        let provider = table
+            .delta()
+            .table_provider()
+            .with_session(Arc::new(self.ctx.state()))
+            .await
+            .map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))?;
+        Ok(provider)
+    }
+
+    /// Plans a query. Only queries are accepted: nothing can be made, changed or set.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] when the text is not a query or names what is not there.
+    pub async fn sql(&self, query: &str) -> Result<DataFrame> {
+        let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        self.ctx.sql_with_options(query, read_only).await.map_err(|error| match Error::from(error) {
+            error if error.kind() == ErrorKind::Query => error,
+            error => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
+        })
+    }
+
+    /// The DataFusion context, for plans that are built by hand.
+    pub fn context(&self) -> &SessionContext {
+        &self.ctx
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.ctx.session_id()).finish()
+    }
+}
+
+/// The SQL name of a table of the lake.
+pub fn reference(name: &TableName) -> TableReference {
+    TableReference::partial(name.layer.as_str(), name.name.clone())
+}

@@ -1,0 +1,181 @@
+//! A Delta table at one version: its schema, properties, files and application versions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use deltalake::DeltaTable;
+use deltalake::kernel::Action;
+use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
+
+use crate::clock::Clock;
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::names::TableName;
+
+/// How a table is made.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// Columns in order.
+    pub schema: SchemaRef,
+    /// Names of the partition columns.
+    pub partition_by: Vec<String>,
+    /// Delta table properties.
+    pub properties: Vec<(String, String)>,
+    /// What the table is for, shown by catalogs.
+    pub description: Option<String>,
+}
+
+impl Definition {
+    /// A table without partitions or properties.
+    pub fn new(schema: SchemaRef) -> Self {
+        Self { schema, partition_by: Vec::new(), properties: Vec::new(), description: None }
+    }
+
+    /// Columns whose files get statistics; decimals wider than 15 digits must not be among them, because their
+    /// statistics pass through a double.
+    #[must_use]
+    pub fn with_stats_columns(mut self, columns: &[String]) -> Self {
+        let list = columns.iter().map(|name| stats_name(name)).collect::<Vec<_>>().join(",");
+        self.properties.push(("delta.dataSkippingStatsColumns".into(), list));
+        self
+    }
+}
+
+fn stats_name(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
+}
+
+/// A table at the version that it was opened at; [`reload`](Table::reload) moves it to the newest.
+#[derive(Debug, Clone)]
+pub struct Table {
+    name: TableName,
+    delta: DeltaTable,
+    schema: SchemaRef,
+    clock: Clock,
+}
+
+impl Table {
+    pub(crate) fn new(name: TableName, delta: DeltaTable, clock: Clock) -> Result<Self> {
+        let schema = plain_schema(&delta)?;
+        Ok(Self { name, delta, schema, clock })
+    }
+
+    /// The name of the table.
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// The version that is open.
+    pub fn version(&self) -> u64 {
+        self.delta.version().unwrap_or_default()
+    }
+
+    /// The columns: plain Arrow types, partition columns where the schema has them.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The names of the partition columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn partition_columns(&self) -> Result<Vec<String>> {
+        Ok(self.delta.snapshot()?.metadata().partition_columns().to_vec())
+    }
+
+    /// The table property `key`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn property(&self, key: &str) -> Result<Option<String>> {
+        Ok(self.properties()?.get(key).cloned())
+    }
+
+    /// All table properties.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn properties(&self) -> Result<&HashMap<String, String>> {
+        Ok(self.delta.snapshot()?.metadata().configuration())
+    }
+
+    /// The last version that application `app` committed, `None` before its first commit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the log cannot be read.
+    pub async fn txn_version(&self, app: &str) -> Result<Option<i64>> {
+        let log_store = self.delta.log_store();
+        let snapshot = self.delta.snapshot()?;
+        snapshot
+            .transaction_version(log_store.as_ref(), app)
+            .await
+            .context(|| format!("reading the last commit of `{app}` to {}", self.name))
+    }
+
+    /// Moves to the newest version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the log cannot be read.
+    pub async fn reload(&mut self) -> Result<()> {
+        self.delta.update_state().await.context(|| format!("reading the log of {}", self.name))?;
+        self.schema = plain_schema(&self.delta)?;
+        Ok(())
+    }
+
+    /// The paths of the data files of the open version, relative to the table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn file_paths(&self) -> Result<Vec<String>> {
+        Ok(self.delta.snapshot()?.log_data().iter().map(|file| file.path().into_owned()).collect())
+    }
+
+    /// The actions that remove data files of the open version: those whose partition values `select` accepts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn removes(&self, select: impl Fn(&HashMap<String, Option<String>>) -> bool) -> Result<Vec<Action>> {
+        let files = self.delta.snapshot()?.log_data();
+        let chosen = files.iter().filter(|file| select(&file.partition_values_map()));
+        Ok(chosen.map(|file| Action::Remove(file.remove_action(true))).collect())
+    }
+
+    pub(crate) fn delta(&self) -> &DeltaTable {
+        &self.delta
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+/// The schema of a loaded table in plain Arrow types.
+fn plain_schema(delta: &DeltaTable) -> Result<SchemaRef> {
+    Ok(delta.snapshot()?.snapshot().arrow_schema())
+}
+
+/// The Delta schema of Arrow columns.
+///
+/// # Errors
+/// [`ErrorKind::Table`] when a type has no place in Delta.
+pub(crate) fn delta_schema(schema: &Schema) -> Result<deltalake::kernel::StructType> {
+    schema.try_into_kernel().map_err(|error: arrow::error::ArrowError| {
+        Error::new(ErrorKind::Table, "a column has a type that Delta does not know").with_source(error)
+    })
+}
+
+/// `base` with the columns of `more` that it lacks, as nullable ones, compared without regard to case.
+pub fn with_new_columns(base: &Schema, more: &Schema) -> Option<SchemaRef> {
+    let new: Vec<Field> = more
+        .fields()
+        .iter()
+        .filter(|field| !base.fields().iter().any(|known| known.name().eq_ignore_ascii_case(field.name())))
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
+    if new.is_empty() {
+        return None;
+    }
+    let fields: Vec<Field> = base.fields().iter().map(|field| field.as_ref().clone()).chain(new).collect();
+    Some(Arc::new(Schema::new(fields)))
+}
