@@ -123,6 +123,7 @@ impl Events {
             txns: vec![Txn::new(format!("run:{}", self.0.run), last)],
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
             actions: written.files.into_iter().map(Action::Add).collect(),
+            blind_append: true,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.0.run.clone(),
         };

@@ -20,6 +20,8 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod session;
+pub mod spec;
+pub mod stage;
 pub mod table;
 pub mod upsert;
 pub mod write;

@@ -87,6 +87,7 @@ impl QuarantineWriter {
             txns: vec![txn],
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
             actions: written.files.into_iter().map(Action::Add).collect(),
+            blind_append: true,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.run.clone(),
         };

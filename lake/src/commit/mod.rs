@@ -6,7 +6,7 @@
 //!
 //! 1. the table already holds these transactions — another run did the same work, or our own answer was lost on its
 //!    way: nothing is left to do;
-//! 2. the commit only adds files and the schema stands — the same files are committed on top of the newer version;
+//! 2. the commit is a blind append and the schema stands — the same files are committed on top of the newer version;
 //! 3. anything else — the caller gets [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and does the work again from the newer version.
 //!
 //! After *any* error the transactions are read again before anything is tried, because a commit can succeed and
@@ -64,6 +64,9 @@ pub struct Commit {
     pub operation: DeltaOperation,
     /// Files and metadata.
     pub actions: Vec<Action>,
+    /// True when the commit only adds rows whose presence depends on nothing that the table holds: it may be put on
+    /// top of a newer version of the same schema. False for all that follows from what was read.
+    pub blind_append: bool,
     /// Figures that `history` shows.
     pub metrics: BTreeMap<&'static str, u64>,
     /// The run that commits, shown by `history`.
@@ -115,7 +118,7 @@ impl Table {
                 return Ok(settled(self, &commit));
             }
             let again = match error.retry() {
-                Retry::Redo => commit.only_adds() && before == Standing::of(self)?,
+                Retry::Redo => commit.blind_append && before == Standing::of(self)?,
                 Retry::AfterBackoff => true,
                 Retry::Never => false,
             };
@@ -126,12 +129,6 @@ impl Table {
             self.clock().sleep(backoff(attempt)).await;
         }
         Err(Error::internal("the commit loop ended without an answer"))
-    }
-}
-
-impl Commit {
-    fn only_adds(&self) -> bool {
-        self.actions.iter().all(|action| matches!(action, Action::Add(_)))
     }
 }
 

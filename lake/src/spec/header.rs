@@ -1,0 +1,100 @@
+//! The top of the spec: its name, where tables and files are, the time zone, and what the engine may use.
+
+use chrono_tz::Tz;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::document::Document;
+use super::path::SpecPath;
+use super::problems::{Problem, Problems};
+use super::scalars::ByteSize;
+
+/// What the top of the spec says, with its defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// Name of the pipeline.
+    pub name: String,
+    /// Root of all tables: a path or URL, relative to the folder of the spec. Default `./lakehouse`.
+    pub storage: String,
+    /// Root of the landing paths: a path or URL, relative to the folder of the spec. Default `./landing`.
+    pub landing: String,
+    /// Zone of days and of timestamps without an offset. Default UTC.
+    pub timezone: Tz,
+    /// What the engine may use.
+    pub engine: Engine,
+}
+
+/// Memory and threads for queries and writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Engine {
+    /// Memory of all running tasks together; by default the program chooses.
+    pub memory: Option<ByteSize>,
+    /// Threads, and so how many tasks run side by side; by default the cores of the machine.
+    #[schemars(range(min = 1, max = 1024))]
+    pub threads: Option<u16>,
+}
+
+/// The top level as written. The sections are read by those who own them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend(
+    "required" = ["name"],
+    "x-not-yet" = ["schedule", "trigger", "max_concurrent_runs", "queue", "maintenance", "notifications"]
+))]
+struct Top {
+    name: String,
+    storage: String,
+    landing: String,
+    timezone: String,
+    engine: Engine,
+    #[schemars(with = "serde_json::Value")]
+    bronze: IgnoredAny,
+    #[schemars(with = "serde_json::Value")]
+    silver: IgnoredAny,
+    #[schemars(with = "serde_json::Value")]
+    gold: IgnoredAny,
+    #[schemars(with = "serde_json::Value")]
+    tasks: IgnoredAny,
+}
+
+impl Default for Top {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            storage: "./lakehouse".to_owned(),
+            landing: "./landing".to_owned(),
+            timezone: "UTC".to_owned(),
+            engine: Engine::default(),
+            bronze: IgnoredAny,
+            silver: IgnoredAny,
+            gold: IgnoredAny,
+            tasks: IgnoredAny,
+        }
+    }
+}
+
+impl Document {
+    /// The top of the spec; refuses top-level keys that no one reads.
+    pub fn header(&self, problems: &mut Problems) -> Header {
+        let top: Top = self.whole(problems);
+        let at = |key: &str| SpecPath::root().key(key);
+        for (key, value) in [("name", &top.name), ("storage", &top.storage), ("landing", &top.landing)] {
+            if value.trim().is_empty() {
+                problems.add(Problem::at(&at(key), format!("`{key}` is empty")));
+            }
+        }
+        let timezone = top.timezone.parse().unwrap_or_else(|_| {
+            let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+            let problem = Problem::at(&at("timezone"), format!("`{}` is not a time zone", top.timezone));
+            let problem = problem.hint("write an IANA name such as `Europe/Lisbon`");
+            problems.add(match super::nearest(&top.timezone, known) {
+                Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                None => problem,
+            });
+            Tz::UTC
+        });
+        Header { name: top.name, storage: top.storage, landing: top.landing, timezone, engine: top.engine }
+    }
+}
