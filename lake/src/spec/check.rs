@@ -111,6 +111,10 @@ impl<'a> Allowed<'a> {
         self.types.contains(&kind)
     }
 
+    fn plain_text(&self) -> bool {
+        self.takes("string") && self.choices.is_empty() && self.format.is_none()
+    }
+
     fn expected(&self) -> String {
         if !self.choices.is_empty() {
             return format!("one of {}", quoted(&self.choices));
@@ -281,7 +285,7 @@ impl<'a> Checker<'a> {
             Value::Number(number) if allowed.format == Some(DURATION_FORMAT) => {
                 Some(format!("add a unit: `{number}s`, `{number}m`, `{number}h` or `{number} days`"))
             }
-            Value::Number(_) | Value::Bool(_) if allowed.takes("string") && allowed.choices.is_empty() => {
+            Value::Number(_) | Value::Bool(_) if allowed.plain_text() => {
                 Some(format!("put it in quotes: \"{}\"", scalar(value)))
             }
             Value::Sequence(items) if items.len() == 1 && !allowed.takes("object") => {

@@ -25,6 +25,8 @@ pub struct Document {
     file: PathBuf,
     text: Arc<SpecText>,
     root: Value,
+    /// False when the text is not YAML at all: then there is nothing else to say about it.
+    readable: bool,
     problems: Vec<Problem>,
 }
 
@@ -60,7 +62,8 @@ impl Document {
         let yaml = yaml.strip_prefix('\u{feff}').unwrap_or(yaml);
         let mut text = SpecText::new(&file.display().to_string(), yaml);
         let (root, problems) = yaml::read(&mut text, yaml, lookup);
-        Self { file: file.to_owned(), text: Arc::new(text), root, problems }
+        let (readable, root) = (root.is_some(), root.unwrap_or(Value::Null));
+        Self { file: file.to_owned(), text: Arc::new(text), root, readable, problems }
     }
 
     /// The file as the user named it.
@@ -136,6 +139,11 @@ impl Document {
                 problems.add(Problem::at(&path, format!("`{name}` and `{twin}` differ only in case")).hint(hint));
             }
         }
+    }
+
+    /// False when the text is not YAML at all.
+    pub(super) fn is_readable(&self) -> bool {
+        self.readable
     }
 
     /// The whole document as `T`; `T` must accept the sections it does not read.

@@ -25,6 +25,13 @@ pub struct Header {
     pub engine: Engine,
 }
 
+impl Default for Header {
+    fn default() -> Self {
+        let top = Top::default();
+        Self { name: top.name, storage: top.storage, landing: top.landing, timezone: Tz::UTC, engine: top.engine }
+    }
+}
+
 /// Memory and threads for queries and writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -78,6 +85,9 @@ impl Default for Top {
 impl Document {
     /// The top of the spec; refuses top-level keys that no one reads.
     pub fn header(&self, problems: &mut Problems) -> Header {
+        if !self.is_readable() {
+            return Header::default();
+        }
         let top: Top = self.whole(problems);
         let at = |key: &str| SpecPath::root().key(key);
         for (key, value) in [("name", &top.name), ("storage", &top.storage), ("landing", &top.landing)] {

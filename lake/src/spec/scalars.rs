@@ -149,7 +149,7 @@ impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, size) = [("days", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)]
             .into_iter()
-            .find(|(_, size)| self.millis >= *size && self.millis % size == 0)
+            .find(|(_, size)| self.millis >= *size && self.millis.is_multiple_of(*size))
             .unwrap_or(("ms", 1));
         match (unit, self.millis / size) {
             ("days", 1) => f.write_str("1 day"),
@@ -165,7 +165,7 @@ impl fmt::Display for ByteSize {
         let (unit, size) = SIZE_UNITS
             .iter()
             .filter(|(name, _)| name.ends_with("iB"))
-            .find(|(_, size)| self.bytes >= *size && self.bytes % size == 0)
+            .find(|(_, size)| self.bytes >= *size && self.bytes.is_multiple_of(*size))
             .unwrap_or(&("B", 1));
         write!(f, "{}{unit}", self.bytes / size)
     }

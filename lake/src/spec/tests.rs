@@ -329,7 +329,7 @@ fn a_value_of_the_environment_has_the_type_of_its_place() {
     assert_eq!(
         brief("csv: {header: ${H:-true}}"),
         [
-            "5 ….csv.header: `${H:-true` is not closed (between `{` and `}` of YAML put the value in quotes; `$${` stands for a plain `${`)"
+            "5 : the YAML cannot be read: while parsing a flow mapping, did not find expected ',' or '}' (between `{` and `}` put a value with `${…}` in quotes)"
         ]
     );
 }
