@@ -1,9 +1,18 @@
 //! What a task answers: the state of its table, its figures, and what a person should know.
 
+pub mod grid;
+mod render;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::render::{WIDTH, counted, duration, error_text, thousands};
+pub use self::summary::{EXIT_DONE, EXIT_FAILED, EXIT_USAGE, RunSummary, TaskOutcome, TaskStatus, error_json};
 pub use crate::accounting::Figures;
 use crate::names::TableName;
 

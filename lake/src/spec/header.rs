@@ -1,5 +1,7 @@
 //! The top of the spec: its name, where tables and files are, the time zone, and what the engine may use.
 
+use std::path::Path;
+
 use chrono_tz::Tz;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,6 +11,11 @@ use super::document::Document;
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
 use super::scalars::ByteSize;
+use crate::clock::Clock;
+use crate::error::{Context, Result};
+use crate::lakehouse::Lake;
+use crate::location::Root;
+use crate::session;
 
 /// What the top of the spec says, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +30,27 @@ pub struct Header {
     pub timezone: Tz,
     /// What the engine may use.
     pub engine: Engine,
+}
+
+impl Header {
+    /// Opens the lake at `storage`; `folder` is that of the spec.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn lake(&self, folder: &Path, clock: Clock) -> Result<Lake> {
+        let threads = self.engine.threads.map(usize::from);
+        let memory_bytes = self.engine.memory.map(|size| usize::try_from(size.as_bytes()).unwrap_or(usize::MAX));
+        Lake::open(&self.storage, folder, clock, session::Engine { memory_bytes, threads })
+            .context(|| format!("opening the storage `{}`", self.storage))
+    }
+
+    /// Opens the root of the landing paths; `folder` is that of the spec.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn landing_root(&self, folder: &Path) -> Result<Root> {
+        Root::open(&self.landing, folder).context(|| format!("opening the landing zone `{}`", self.landing))
+    }
 }
 
 impl Default for Header {

@@ -1,0 +1,201 @@
+//! The summary of a run for a person: one small table per layer, then what needs attention, then one line.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::Figures;
+use super::grid::{Align, Grid};
+use super::summary::{RunSummary, TaskOutcome, TaskStatus};
+use crate::error::Error;
+use crate::names::Layer;
+
+/// The width that the summary is made for, in characters.
+pub const WIDTH: usize = 80;
+
+/// Files, notes and the like that are listed for one task; more are counted.
+const LISTED_MAX: usize = 10;
+
+impl RunSummary {
+    /// The summary as text of at most [`WIDTH`] characters a line where names allow it; ends with a line break.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        if self.status() != TaskStatus::UpToDate {
+            for layer in [Layer::Bronze, Layer::Silver, Layer::Gold] {
+                let tasks: Vec<_> = self.tasks.iter().filter(|task| task.task.layer == layer).collect();
+                if !tasks.is_empty() {
+                    out.push_str(&layer_table(layer, &tasks));
+                    out.push('\n');
+                }
+            }
+        }
+        let before = out.len();
+        for task in &self.tasks {
+            remarks(&mut out, task);
+        }
+        if out.len() > before {
+            out.push('\n');
+        }
+        out.push_str(&self.closing_line());
+        out
+    }
+
+    fn closing_line(&self) -> String {
+        let run = &self.run;
+        let (tasks, elapsed) = (counted(self.tasks.len(), "task"), duration(self.elapsed));
+        if self.status() == TaskStatus::UpToDate {
+            return format!("run {run}: nothing to do, {tasks} up to date, {elapsed}\n");
+        }
+        let (changed, failed) = (self.count(TaskStatus::Succeeded), self.count(TaskStatus::Failed));
+        let skipped = match self.count(TaskStatus::Skipped) {
+            0 => String::new(),
+            skipped => format!(", {skipped} skipped"),
+        };
+        let (read, quarantined) = (thousands(self.rows_in()), thousands(self.quarantined()));
+        let told = format!(
+            "{tasks}, {changed} changed, {failed} failed{skipped}, {read} rows in, {quarantined} quarantined, {elapsed}"
+        );
+        let head = format!("run {run}:");
+        let gap = if head.len() + 1 + told.len() <= WIDTH { " " } else { "\n  " };
+        format!("{head}{gap}{told}\n")
+    }
+}
+
+/// A column of a figure: its title, a short one, and where it comes from.
+type Figure = (&'static str, Option<&'static str>, fn(&Figures) -> u64);
+
+fn layer_table(layer: Layer, tasks: &[&TaskOutcome]) -> String {
+    let mut grid = Grid::new();
+    grid.column(layer.as_str(), None, Align::Left, tasks.iter().map(|task| task.task.name.clone()));
+    grid.column("status", None, Align::Left, tasks.iter().map(|task| status_word(task).to_owned()));
+    let mut figures: Vec<Figure> = match layer {
+        Layer::Bronze => vec![
+            ("files", None, |task| task.files),
+            ("rows in", None, |task| task.read),
+            ("appended", None, |task| task.appended),
+            ("quarantined", Some("quar."), |task| task.quarantined),
+        ],
+        Layer::Silver => vec![
+            ("rows in", None, |task| task.read),
+            ("applied", None, |task| task.applied),
+            ("superseded", Some("super."), |task| task.superseded),
+            ("stale", None, |task| task.stale),
+            ("quarantined", Some("quar."), |task| task.quarantined),
+        ],
+        _ => vec![("rows in", None, |task| task.read), ("written", None, |task| task.written)],
+    };
+    let rare: [Figure; 3] = [
+        ("dropped", None, |task| task.dropped),
+        ("ignored", None, |task| task.ignored),
+        ("skipped", None, |task| task.skipped),
+    ];
+    figures.extend(rare.into_iter().filter(|(_, _, figure)| tasks.iter().any(|task| figure(&task.figures()) > 0)));
+    for (name, short, figure) in figures {
+        grid.column(name, short, Align::Right, tasks.iter().map(|task| cell(task, figure(&task.figures()))));
+    }
+    let version = |task: &&TaskOutcome| task.report.as_ref().and_then(|report| report.version);
+    let versions = tasks.iter().map(|task| version(task).map_or("-".to_owned(), |version| version.to_string()));
+    grid.column("version", Some("ver."), Align::Right, versions);
+    grid.column("time", None, Align::Right, tasks.iter().map(|task| time(task)));
+    grid.render(WIDTH)
+}
+
+fn cell(task: &TaskOutcome, figure: u64) -> String {
+    match (figure, task.report.is_some()) {
+        (0, _) | (_, false) => "-".to_owned(),
+        (figure, true) => thousands(figure),
+    }
+}
+
+fn time(task: &TaskOutcome) -> String {
+    match task.status {
+        TaskStatus::Skipped => "-".to_owned(),
+        _ => duration(task.elapsed),
+    }
+}
+
+fn status_word(task: &TaskOutcome) -> &'static str {
+    match task.status {
+        TaskStatus::Succeeded => "changed",
+        TaskStatus::UpToDate => "current",
+        TaskStatus::Failed => "failed",
+        TaskStatus::Skipped => "skipped",
+    }
+}
+
+/// What a person should know about a task besides its figures.
+fn remarks(out: &mut String, task: &TaskOutcome) {
+    let name = &task.task;
+    if let Some(error) = &task.error {
+        let attempts = if task.attempts > 1 { format!(" after {} attempts", task.attempts) } else { String::new() };
+        let _ = writeln!(out, "{name} failed{attempts}");
+        out.push_str(&indent(&error_text(error)));
+    }
+    if let Some(because) = &task.skipped_because {
+        let _ = writeln!(out, "{name} skipped: {because}");
+    }
+    let Some(report) = &task.report else { return };
+    for new in [true, false] {
+        let files: Vec<_> = report.failed_files.iter().filter(|file| file.new == new).collect();
+        let word = if new { "refused" } else { "still refused" };
+        for file in files.iter().take(LISTED_MAX) {
+            let _ = writeln!(out, "{name} {word} the file {}", file.path);
+            out.push_str(&indent(&file.reason));
+        }
+        if files.len() > LISTED_MAX {
+            let _ = writeln!(out, "{name} {word} {} more files", files.len() - LISTED_MAX);
+        }
+    }
+    for note in report.notes.iter().take(LISTED_MAX) {
+        let _ = writeln!(out, "{name}: {note}");
+    }
+    if report.notes.len() > LISTED_MAX {
+        let _ = writeln!(out, "{name}: {} more notes", report.notes.len() - LISTED_MAX);
+    }
+}
+
+/// An error as a person reads it: `error: …`, its causes, and what to do. Ends with a line break.
+pub fn error_text(error: &Error) -> String {
+    let mut out = format!("error: {error}\n");
+    for cause in error.causes() {
+        let _ = writeln!(out, "Caused by: {cause}");
+    }
+    if let Some(hint) = error.hint_text() {
+        let _ = writeln!(out, "hint: {hint}");
+    }
+    out
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// A number with a comma between groups of three digits.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 task`, `2 tasks`.
+pub fn counted(number: usize, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", thousands(u64::try_from(number).unwrap_or(u64::MAX)))
+}
+
+/// A length of time with the precision that a person wants: `0.31 s`, `12.4 s`, `3m 05s`, `2h 10m`.
+pub fn duration(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let whole = elapsed.as_secs();
+    match seconds {
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 59.95 => format!("{s:.1} s"),
+        s if s < 3_600.0 => format!("{}m {:02}s", whole / 60, whole % 60),
+        _ => format!("{}h {:02}m", whole / 3_600, whole % 3_600 / 60),
+    }
+}
