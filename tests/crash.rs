@@ -1,0 +1,112 @@
+//! A run that dies or loses an answer at any fault point leaves nothing that the next run does not put right.
+
+use lake::fault::POINTS;
+
+use crate::support::parallel;
+use crate::support::project::{Project, midday_zone};
+
+/// A pipeline that crosses every point: typed rows, deletes, refused rows and a refused file, models and snapshots.
+const SPEC: &str = "
+name: crash
+storage: ./lakehouse
+landing: ./landing
+bronze:
+  orders_cdc: {path: orders/, format: csv, settle: 0s}
+silver:
+  orders:
+    source: orders_cdc
+    cdc: plain
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [order_id]
+    sequence_by: [ts]
+    columns: {order_id: bigint not null, status: string, amount: 'decimal(12,2)', ts: timestamp}
+gold:
+  totals:
+    query: SELECT status, count(*) AS orders, sum(amount) AS amount FROM silver.orders GROUP BY status
+  orders_daily: {snapshot_of: silver.orders, strategy: full}
+  orders_changes: {snapshot_of: silver.orders, strategy: changed_only}
+";
+
+/// Files of the first and of the second run: a change of each kind, a row that does not cast, one without a key, and
+/// a file that is no UTF-8.
+const FILES: [[(&str, &[u8]); 3]; 2] = [
+    [
+        ("orders/1-a.csv", b"op,order_id,status,amount,ts\nI,1,New,10.00,2024-05-01T10:00:00Z\nI,2,New,20.00,2024-05-01T10:00:00Z\nI,3,New,3O.00,2024-05-01T10:00:00Z\n"),
+        ("orders/1-b.csv", b"op,order_id,status,amount,ts\nU,1,Paid,10.00,2024-05-01T11:00:00Z\nD,4,,,2024-05-01T11:00:00Z\nI,,New,1.00,2024-05-01T11:00:00Z\n"),
+        ("orders/1-c.csv", b"op,order_id,status,amount,ts\nI,5,\xff\xfe,50.00,2024-05-01T10:00:00Z\n"),
+    ],
+    [
+        ("orders/2-a.csv", b"op,order_id,status,amount,ts,note\nD,1,,,2024-05-02T10:00:00Z,\nU,2,Paid,21.00,2024-05-02T10:00:00Z,x\nI,6,New,6.00,2024-05-02T10:00:00Z,y\n"),
+        ("orders/2-b.csv", b"op,order_id,status,amount,ts\nI,4,New,4.00,2024-05-01T09:00:00Z\nU,2,Late,2.00,2024-05-01T12:00:00Z\nI,7,New,n/a,2024-05-02T11:00:00Z\n"),
+        ("orders/2-c.csv", b"op,order_id,status,amount,ts\nI,8,\xc3\x28,80.00,2024-05-02T10:00:00Z\n"),
+    ],
+];
+
+const TABLES: [(&str, &[&str]); 6] = [
+    ("bronze.orders_cdc", &["op", "order_id", "status", "amount", "ts", "_file_path", "_row_number"]),
+    ("silver.orders", &["order_id", "status", "amount", "ts"]),
+    ("gold.totals", &["status", "orders", "amount"]),
+    ("gold.orders_daily", &["order_id", "status", "amount", "ts", "snapshot_date"]),
+    ("gold.orders_changes", &["order_id", "status", "amount", "snapshot_date", "_change"]),
+    ("quarantine.orders_cdc", &["_file_path", "_row_number", "reason"]),
+];
+
+/// A fault, and what becomes of the process that meets it.
+struct Fault {
+    point: &'static str,
+    kills: bool,
+}
+
+impl Fault {
+    fn text(&self) -> String {
+        format!("{}:{}", self.point, if self.kills { "kill" } else { "lost" })
+    }
+}
+
+#[test]
+fn every_fault_point_with_every_end() {
+    let expected = [tables_after(1, None), tables_after(2, None)];
+    assert_is_what_the_files_say(&expected[1]);
+    let of = |kills: bool| POINTS.iter().map(move |point| Fault { point, kills });
+    let faults: Vec<Fault> = of(true).chain(of(false)).collect();
+    parallel::all("fault", &faults, Fault::text, |fault| {
+        for (index, expected) in expected.iter().enumerate() {
+            let tables = tables_after(index + 1, Some(fault));
+            assert_eq!(&tables, expected, "after a fault in run {}", index + 1);
+        }
+    });
+}
+
+/// The tables after `runs` rounds of landing and running, where the last run meets the fault and another follows it.
+fn tables_after(runs: usize, fault: Option<&Fault>) -> Vec<String> {
+    let project = Project::new(&format!("{SPEC}timezone: {}\n", midday_zone()));
+    for (index, files) in FILES[..runs].iter().enumerate() {
+        for (path, content) in files {
+            project.land(path, content, None);
+        }
+        // A table is created in the first run only.
+        let fault = fault.filter(|fault| index + 1 == runs && (index == 0 || fault.point != "table_created"));
+        if let Some(fault) = fault {
+            let outcome = project.run_with(Some(&fault.text()));
+            let outcome = if fault.kills { outcome.expect_killed() } else { outcome };
+            assert!(fault.kills || outcome.code.is_some(), "{}", outcome.story());
+        }
+        let outcome = project.run_with(None);
+        assert!(matches!(outcome.code, Some(0 | 1)), "{}", outcome.story());
+        // The file that is no UTF-8 was told by now; it makes no later run fail.
+        project.assert_settled();
+    }
+    project.content(&TABLES)
+}
+
+/// What the files of both rounds come to, worked out by hand.
+fn assert_is_what_the_files_say(tables: &[String]) {
+    let of = |table: &str| -> Vec<&str> {
+        tables.iter().filter_map(|line| line.strip_prefix(table)?.strip_prefix(": ")).collect()
+    };
+    let keys: Vec<&str> = of("silver.orders").iter().map(|line| &line[..line.len().min(12)]).collect();
+    assert_eq!(keys, ["2 | Paid | 2", "6 | New | 6."], "{tables:#?}");
+    assert_eq!(of("gold.totals"), ["New | 1 | 6.00", "Paid | 1 | 21.00"]);
+    assert_eq!(of("bronze.orders_cdc").len(), 12);
+    assert_eq!(of("quarantine.orders_cdc").len(), 3);
+}

@@ -1,0 +1,21 @@
+//! The one integration-test binary of the workspace: it drives the built programs as a user would.
+//!
+//! Every test makes its own project in a temporary folder; nothing is shared but the programs, nothing is retried.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says that it failed by panicking, and what it did by printing"
+)]
+
+mod support;
+
+mod cases;
+mod concurrency;
+mod crash;
+mod histories;
+mod layers;
+mod layout;
+mod sample;

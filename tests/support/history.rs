@@ -1,0 +1,243 @@
+//! Generated histories of changes: what happened, the files in which it arrives, and the fold that says what is left.
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use serde_json::{Map, Value, json};
+
+use super::csv;
+
+/// A small seeded generator (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    /// True this many times in a hundred.
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end as u64 + 1) as usize);
+        }
+    }
+}
+
+/// Texts that are easily mistaken for something else.
+const NOTES: [Option<&str>; 9] = [
+    None,
+    Some(""),
+    Some("plain"),
+    Some("a, \"b\""),
+    Some("two\nlines"),
+    Some("NULL"),
+    Some(r"\N"),
+    Some("é ✓"),
+    Some("'x'"),
+];
+const SECOND_KEYS: [Option<&str>; 3] = [None, Some(""), Some("B")];
+
+#[derive(Debug, Clone)]
+struct Event {
+    op: &'static str,
+    k1: u64,
+    k2: Option<&'static str>,
+    note: Option<&'static str>,
+    /// In cents; an amount that does not cast when it is broken.
+    amount: Option<u64>,
+    is_broken: bool,
+    /// Milliseconds since the epoch.
+    at: i64,
+}
+
+/// Events of one key and one instant, in their order. They always travel together.
+type Unit = Vec<Event>;
+
+/// A file that lands.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    pub(crate) name: String,
+    pub(crate) content: String,
+    units: Vec<Unit>,
+}
+
+/// One history and the way in which it arrives.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) format: &'static str,
+    pub(crate) files_per_batch: u64,
+    /// The files that land before each run.
+    pub(crate) arrivals: Vec<Vec<Arrival>>,
+}
+
+impl History {
+    /// A history that arrives over `runs` runs, with at least one file before the first.
+    pub(crate) fn new(dice: &mut Dice, runs: usize) -> Self {
+        let format = dice.pick(&["csv", "json"]);
+        let files_per_batch = dice.pick(&[1, 2, 1000]);
+        let mut units = happen(dice);
+        if dice.chance(70) {
+            dice.shuffle(&mut units);
+        }
+        let mut arrivals = vec![Vec::new(); runs];
+        let mut files = split(dice, units, format);
+        arrivals[0].push(files.remove(0));
+        for file in files {
+            arrivals[dice.below(runs as u64) as usize].push(file);
+        }
+        resend(dice, &mut arrivals);
+        Self { format, files_per_batch, arrivals }
+    }
+
+    /// The rows (k1, k2, note, amount, ts) that are left after the arrivals up to and with a run.
+    pub(crate) fn fold(&self, run: usize) -> Vec<Vec<Option<String>>> {
+        let mut newest: BTreeMap<(u64, Option<&str>), &Event> = BTreeMap::new();
+        let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units).flatten();
+        for event in arrived.filter(|event| !event.is_broken) {
+            let current = newest.entry((event.k1, event.k2)).or_insert(event);
+            // Of equal times the later in the file wins; a whole unit that comes again changes nothing.
+            if event.at >= current.at {
+                *current = event;
+            }
+        }
+        newest.retain(|_, event| event.op != "D");
+        newest.values().map(|event| event.values()).collect()
+    }
+}
+
+impl Event {
+    fn values(&self) -> Vec<Option<String>> {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        vec![Some(self.k1.to_string()), text(self.k2), text(self.note), self.amount_text(), Some(self.time())]
+    }
+
+    fn amount_text(&self) -> Option<String> {
+        if self.is_broken {
+            return Some("1O.00".to_owned());
+        }
+        self.amount.map(|cents| format!("{}.{:02}", cents / 100, cents % 100))
+    }
+
+    fn time(&self) -> String {
+        let at = DateTime::from_timestamp_millis(self.at).expect("a time");
+        at.format("%Y-%m-%dT%H:%M:%S%.fZ").to_string()
+    }
+
+    /// The record as a file holds it; a delete has its key and its time only.
+    fn record(&self, format: &str) -> String {
+        let mut values = self.values();
+        if self.op == "D" {
+            values[2] = None;
+            values[3] = None;
+        }
+        values.insert(0, Some(self.op.to_owned()));
+        if format == "csv" {
+            return csv::line(&values);
+        }
+        let names = ["op", "k1", "k2", "note", "amount", "ts"];
+        let value = |value: Option<String>| value.map_or(Value::Null, Value::String);
+        let mut object: Map<String, Value> =
+            names.iter().map(|name| (*name).to_owned()).zip(values.into_iter().map(value)).collect();
+        object.insert("k1".to_owned(), json!(self.k1));
+        Value::Object(object).to_string()
+    }
+}
+
+/// What happens: changes of a few keys, one instant after the other.
+fn happen(dice: &mut Dice) -> Vec<Unit> {
+    let keys: Vec<(u64, Option<&str>)> =
+        (0..1 + dice.below(4)).map(|_| (dice.below(3), dice.pick(&SECOND_KEYS))).collect();
+    let mut at = 1_714_557_600_000;
+    let mut units = Vec::new();
+    for _ in 0..3 + dice.below(25) {
+        at += dice.pick(&[1, 7, 100, 1_000, 60_000, 86_400_000]);
+        let key = dice.pick(&keys);
+        let size = if dice.chance(20) { 2 + dice.below(2) } else { 1 };
+        units.push((0..size).map(|_| event(dice, key, at)).collect());
+    }
+    units
+}
+
+fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64) -> Event {
+    let op = dice.pick(&["I", "I", "U", "U", "U", "D", "D"]);
+    let amount = if dice.chance(10) { None } else { Some(dice.below(1_000_000)) };
+    let is_broken = op != "D" && dice.chance(6);
+    Event { op, k1, k2, note: dice.pick(&NOTES), amount, is_broken, at }
+}
+
+/// Files of one to five units, with names in no order.
+fn split(dice: &mut Dice, mut units: Vec<Unit>, format: &str) -> Vec<Arrival> {
+    let mut files = Vec::new();
+    while !units.is_empty() {
+        let rest = units.split_off((1 + dice.below(5) as usize).min(units.len()));
+        let name = format!("{:04x}_{}.{format}", dice.below(0x10000), files.len());
+        files.push(Arrival { name, content: content(&units, format), units: std::mem::replace(&mut units, rest) });
+    }
+    files
+}
+
+fn content(units: &[Unit], format: &str) -> String {
+    let header = if format == "csv" { "op,k1,k2,note,amount,ts\n" } else { "" };
+    let lines = units.iter().flatten().map(|event| event.record(format) + "\n");
+    header.to_owned() + &lines.collect::<String>()
+}
+
+/// Sends some files again under another name, and lets some take the name of a file that was read before.
+fn resend(dice: &mut Dice, arrivals: &mut [Vec<Arrival>]) {
+    for run in 0..arrivals.len() {
+        for index in 0..arrivals[run].len() {
+            if dice.chance(25) {
+                let later = run + dice.below((arrivals.len() - run) as u64) as usize;
+                let again = arrivals[run][index].clone();
+                arrivals[later].push(Arrival { name: format!("{:04x}_{}", dice.below(0x10000), again.name), ..again });
+            }
+        }
+    }
+    for run in 1..arrivals.len() {
+        let older: Vec<String> = arrivals[run - 1].iter().map(|file| file.name.clone()).collect();
+        if let Some(name) = older.first()
+            && let Some(file) = arrivals[run].first_mut()
+            && dice.chance(40)
+        {
+            file.name.clone_from(name);
+        }
+    }
+}
+
+#[test]
+fn a_history_is_the_same_for_the_same_seed_and_loses_nothing() {
+    let all = |seed| {
+        let mut dice = Dice::new(seed);
+        (0..50).map(|_| History::new(&mut dice, 3)).collect::<Vec<_>>()
+    };
+    assert_eq!(format!("{:?}", all(1)), format!("{:?}", all(1)));
+    let histories = all(2);
+    let files = || histories.iter().flat_map(|history| history.arrivals.iter().flatten());
+    assert!(histories.iter().all(|history| !history.arrivals[0].is_empty()));
+    assert!(files().any(|file| file.units.iter().any(|unit| unit.len() > 1)), "no ties");
+    assert!(histories.iter().any(|history| !history.fold(2).is_empty()));
+    for history in &histories {
+        // No name comes twice before one run: the second would hide the first.
+        for arrivals in &history.arrivals {
+            let names: std::collections::BTreeSet<&str> = arrivals.iter().map(|file| file.name.as_str()).collect();
+            assert_eq!(names.len(), arrivals.len());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The built programs, started as a user starts them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) line: String,
+    /// `None` when it was killed.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    fn new(line: String, output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8 output");
+        Self { line, code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Fails unless the program ended with `code`.
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert!(self.code == Some(code), "{} where {code} is right", self.story());
+        self
+    }
+
+    /// Fails unless the program was killed by its armed fault.
+    pub(crate) fn expect_killed(self) -> Self {
+        assert!(self.code.is_none(), "the armed fault was never crossed: {}", self.story());
+        self
+    }
+
+    /// The command, its end and its whole output.
+    pub(crate) fn story(&self) -> String {
+        let Self { line, code, stdout, stderr } = self;
+        format!("`{line}` ended with {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}\n---")
+    }
+}
+
+/// A program that is running.
+pub(crate) struct Running {
+    line: String,
+    child: Child,
+}
+
+impl Running {
+    /// Waits for the end.
+    pub(crate) fn wait(self) -> Outcome {
+        let output = self.child.wait_with_output().expect("the program's output");
+        Outcome::new(self.line, output)
+    }
+}
+
+/// Starts `program` in `folder`. `fault` arms one fault point, as `point:action`.
+pub(crate) fn start(program: &str, folder: &Path, args: &[&str], fault: Option<&str>) -> Running {
+    let mut command = Command::new(path_of(program));
+    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("PIPELINES_SPEC").env_remove(lake::fault::VARIABLE).env_remove("RUST_LOG").env("NO_COLOR", "1");
+    if let Some(fault) = fault {
+        command.env(lake::fault::VARIABLE, fault);
+    }
+    let line = format!("{} {program} {}", fault.unwrap_or_default(), args.join(" ")).trim().to_owned();
+    Running { line, child: command.spawn().expect("the program starts") }
+}
+
+/// Runs `program` to its end.
+pub(crate) fn run(program: &str, folder: &Path, args: &[&str], fault: Option<&str>) -> Outcome {
+    start(program, folder, args, fault).wait()
+}
+
+/// The file of a program.
+pub(crate) fn path_of(program: &str) -> PathBuf {
+    let orchestrator = PathBuf::from(env!("CARGO_BIN_EXE_orchestrator"));
+    if program == "orchestrator" {
+        return orchestrator;
+    }
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| build_all(&orchestrator));
+    orchestrator.with_file_name(format!("{program}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Builds the layers' programs beside the orchestrator's: for a test, cargo builds only those of the package that the
+/// test belongs to. The tests are named too, so that the same features and so the same dependencies are used.
+fn build_all(orchestrator: &Path) {
+    let folder = orchestrator.parent().expect("a folder of programs");
+    let profile = folder.file_name().and_then(|name| name.to_str()).expect("a profile's folder");
+    let profile = if profile == "debug" { "dev" } else { profile };
+    let ended = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--workspace",
+            "--bins",
+            "--tests",
+            "--locked",
+            "--quiet",
+            "--profile",
+            profile,
+            "--target-dir",
+        ])
+        .arg(folder.parent().expect("a target folder"))
+        .current_dir(workspace())
+        .status()
+        .expect("cargo starts");
+    assert!(ended.success(), "the programs of the layers do not build");
+}
+
+/// The root of the workspace.
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
+}
