@@ -1,0 +1,115 @@
+//! A file's bytes become Arrow batches, rejected records and counts. Nothing here knows of tables or stores.
+//!
+//! A [`Decoder`] is synchronous and holds a bounded part of its file, so that a blocking thread can feed a channel.
+//! Every record of a file ends up in exactly one place: a row of a [`Chunk`], a [`Reject`], or the count of skipped
+//! ones. A file that cannot be read as a whole is *refused*: an error of kind [`File`](lake::ErrorKind::File), after
+//! which nothing of the file may be used. An error of kind [`Store`](lake::ErrorKind::Store) says nothing about the
+//! file; the read may be tried again.
+
+mod bytes;
+mod csv;
+mod json;
+mod names;
+mod parquet;
+mod text;
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema};
+use lake::{Error, ErrorKind, Result};
+
+pub use self::bytes::{Compression, SourceFailure};
+pub use self::csv::{Dialect, EmptyIsNull, Header};
+pub use self::names::DuplicateColumns;
+pub use self::parquet::{ParquetDecoder, reader_options};
+
+/// Rows in one chunk at most.
+pub const CHUNK_ROWS_MAX: usize = 8192;
+/// Size of one record at most. A quote that is never closed would otherwise take the rest of the file into memory.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Columns of one file at most: keys that are really values (ids, dates) would otherwise make a column each.
+pub const COLUMNS_MAX: usize = 5_000;
+
+/// Some rows of a file.
+#[derive(Debug)]
+pub struct Chunk {
+    /// The data columns, as text or in the widest type of their kind. Later chunks may have more columns.
+    pub columns: RecordBatch,
+    /// The 1-based record number of each row.
+    pub row_numbers: Vec<i64>,
+    /// JSON text of what a row had beyond its columns; `None` when no row had any.
+    pub rescued: Option<Vec<Option<String>>>,
+    /// Records that are not rows.
+    pub rejects: Vec<Reject>,
+}
+
+/// A record that cannot become a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// Its 1-based record number in the file.
+    pub row_number: i64,
+    /// Its text, as it stands in the file.
+    pub raw: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a decoder has met so far, counted where records begin and end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records, rejected ones included; the header is not one.
+    pub records: u64,
+    /// Blank lines, comments and null records; these have no record number.
+    pub skipped: u64,
+}
+
+/// Reads one file from start to end.
+pub trait Decoder: Send {
+    /// The next rows; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::File`] when the file is refused, [`ErrorKind::Store`] when its bytes could not be fetched.
+    fn next_chunk(&mut self) -> Result<Option<Chunk>>;
+
+    /// What was met so far; complete after the last chunk.
+    fn counts(&self) -> Counts;
+}
+
+/// How the text of a file is laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextFormat {
+    /// Delimited text.
+    Csv(Dialect),
+    /// JSON values.
+    Json,
+}
+
+/// A decoder for a file of text.
+///
+/// # Errors
+/// [`ErrorKind::File`] when the file is not of the compression that was asked for.
+pub fn text_decoder(
+    format: &TextFormat,
+    compression: Compression,
+    source: impl Read + Send + 'static,
+) -> Result<Box<dyn Decoder>> {
+    let text = text::TextReader::new(bytes::decompress(source, compression)?);
+    Ok(match format {
+        TextFormat::Csv(dialect) => Box::new(csv::CsvDecoder::new(text, dialect.clone())),
+        TextFormat::Json => Box::new(json::JsonDecoder::new(text)),
+    })
+}
+
+/// The error that refuses a file.
+pub fn refused(reason: impl Into<String>) -> Error {
+    Error::new(ErrorKind::File, reason)
+}
+
+/// A batch of columns that may all be absent while there are rows.
+fn batch(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(|error| Error::internal("decoded columns do not make a batch").with_source(error))
+}

@@ -1,0 +1,3 @@
+//! Landing zone to bronze tables: every record of every file once, exactly as written.
+
+pub mod decode;
