@@ -9,6 +9,7 @@ the two packages. Exit 1 when a figure differs or a layer has no table. Needs re
 """
 import argparse
 import json
+import math
 import subprocess
 import sys
 from decimal import Decimal
@@ -59,13 +60,11 @@ def by_orchestrator(options, table, columns):
     return json.loads(ended.stdout)[0]
 
 
-def number(value):
-    """Figures are numbers; the sum of nothing is 0. Floats are compared to 12 digits."""
-    if value is None:
-        return Decimal(0)
-    if isinstance(value, float):
-        return Decimal(f"{value:.12g}")
-    return Decimal(str(value)).normalize()
+def same(one, other):
+    """Whether two figures are equal: the sum of nothing is 0, floats to 12 digits, all else exactly."""
+    if isinstance(one, float) or isinstance(other, float):
+        return math.isclose(float(one or 0), float(other or 0), rel_tol=1e-12)
+    return Decimal(str(one or 0)) == Decimal(str(other or 0))
 
 
 def main():
@@ -88,7 +87,7 @@ def main():
         print(f"{'/'.join(table):40} {right['rows']:>8} rows  {len(columns):>3} columns  {len(right):>3} figures by {', '.join(figures)}")
         for client, found in figures.items():
             problems += [f"{'/'.join(table)}: {figure}: {client} says {found[figure]}, expected {right[figure]}"
-                         for figure in right if number(found[figure]) != number(right[figure])]
+                         for figure in right if not same(found[figure], right[figure])]
     for line in problems:
         print(line, file=sys.stderr)
     print(f"{len(tables)} tables, {len(problems)} differences")
