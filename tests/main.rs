@@ -13,6 +13,7 @@
 mod support;
 
 mod cases;
+mod commands;
 mod concurrency;
 mod crash;
 mod histories;
