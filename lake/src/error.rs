@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// The result of everything in the lake.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -70,16 +71,16 @@ impl ErrorKind {
 /// A failure with its kind, what was being done, its cause and a hint for the reader.
 ///
 /// The message is lowercase without a closing period and names the table, file, line or key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
     context: Vec<String>,
     hint: Option<String>,
-    source: Option<Box<dyn StdError + Send + Sync + 'static>>,
+    source: Option<Arc<dyn StdError + Send + Sync + 'static>>,
 }
 
 impl Error {
@@ -106,7 +107,7 @@ impl Error {
     /// Keeps what caused this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync + 'static>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -203,13 +204,20 @@ impl From<deltalake::DeltaTableError> for Error {
 
 impl From<datafusion::error::DataFusionError> for Error {
     fn from(error: datafusion::error::DataFusionError) -> Self {
-        match error {
-            datafusion::error::DataFusionError::External(inner) => match inner.downcast::<Error>() {
-                Ok(ours) => *ours,
-                Err(other) => Self::new(ErrorKind::Query, other.to_string()).with_source(other),
+        use datafusion::error::DataFusionError as D;
+        // Plans wrap what their streams fail with; an error of ours comes back as itself.
+        let ours = match error.find_root() {
+            D::External(inner) => inner.downcast_ref::<Self>().cloned(),
+            D::ArrowError(inner, _) => match inner.as_ref() {
+                arrow::error::ArrowError::ExternalError(inner) => inner.downcast_ref::<Self>().cloned(),
+                _ => None,
             },
-            datafusion::error::DataFusionError::ObjectStore(inner) => Self::from(*inner),
-            other => Self::new(ErrorKind::Query, other.strip_backtrace()),
+            _ => None,
+        };
+        match (ours, error) {
+            (Some(ours), _) => ours,
+            (None, D::ObjectStore(inner)) => Self::from(*inner),
+            (None, other) => Self::new(ErrorKind::Query, other.strip_backtrace()),
         }
     }
 }

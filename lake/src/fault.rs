@@ -20,6 +20,7 @@ pub const POINTS: &[&str] = &[
     "files_failed_committed",
     "bronze_quarantine_committed",
     "bronze_committed",
+    "columns_committed",
     "silver_staged",
     "silver_quarantine_committed",
     "tombstones_committed",

@@ -1,10 +1,18 @@
 //! The only place that builds DataFusion sessions: their memory, threads and SQL dialect.
+//!
+//! Where DataFusion's dialect would lose something, ours does not: a number with a point is a decimal, a [`sum`] that
+//! does not fit is an error, and timestamps are in microseconds ([`time`]). Whole-number `+`, `-` and `*` are
+//! DataFusion's and wrap.
+
+mod sum;
+mod time;
 
 use std::sync::Arc;
 
 use datafusion::catalog::{MemorySchemaProvider, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -37,6 +45,8 @@ impl Session {
         let mut config: SessionConfig = DeltaSessionConfig::default().into();
         // Plain strings everywhere: the layers build and compare arrays of the tables' own types.
         config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", false);
+        // Money times `1.23` stays exact.
+        config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
         if let Some(threads) = engine.threads {
             config = config.with_target_partitions(threads);
         }
@@ -49,8 +59,10 @@ impl Session {
             .with_config(config)
             .with_runtime_env(runtime.build_arc()?)
             .with_query_planner(DeltaPlanner::new())
+            .with_type_planner(Arc::new(time::Microseconds))
             .build();
         let session = Self { ctx: SessionContext::new_with_state(state) };
+        session.ctx.register_udaf(sum::function().as_ref().clone());
         session.add_schemas()?;
         Ok(session)
     }
@@ -107,10 +119,10 @@ impl Session {
     /// [`ErrorKind::Query`] when the text is not a query or names what is not there.
     pub async fn sql(&self, query: &str) -> Result<DataFrame> {
         let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        self.ctx.sql_with_options(query, read_only).await.map_err(|error| match Error::from(error) {
-            error if error.kind() == ErrorKind::Query => error,
-            error => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
-        })
+        let plan = self.ctx.state().create_logical_plan(query).await;
+        let plan = plan.and_then(time::in_microseconds).map_err(query_error)?;
+        read_only.verify_plan(&plan).map_err(query_error)?;
+        self.ctx.execute_logical_plan(plan).await.map_err(query_error)
     }
 
     /// The DataFusion context, for plans that are built by hand.
@@ -128,4 +140,12 @@ impl std::fmt::Debug for Session {
 /// The SQL name of a table of the lake.
 pub fn reference(name: &TableName) -> TableReference {
     TableReference::partial(name.layer.as_str(), name.name.clone())
+}
+
+/// Whatever stands in the way of a plan is a fault of the query.
+fn query_error(error: DataFusionError) -> Error {
+    match Error::from(error) {
+        error if error.kind() == ErrorKind::Query => error,
+        error => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
+    }
 }

@@ -1,10 +1,15 @@
 //! The metadata action of a commit that changes the schema or the properties of a table.
 
+use std::collections::BTreeMap;
+
 use arrow::datatypes::Schema;
 use deltalake::DeltaTableError;
 use deltalake::kernel::{Action, MetadataExt};
+use deltalake::protocol::DeltaOperation;
 
+use super::{Commit, Outcome, Txn};
 use crate::error::Result;
+use crate::names::RunId;
 use crate::table::{Table, delta_schema};
 
 /// The action that gives `table` the columns of `schema` and sets `properties`; `None` when it has them already.
@@ -23,4 +28,27 @@ pub fn evolve(table: &Table, schema: &Schema, properties: &[(String, String)]) -
         metadata = metadata.add_config_key(key.clone(), value.clone()).map_err(DeltaTableError::from)?;
     }
     Ok(Some(Action::Metadata(metadata)))
+}
+
+impl Table {
+    /// Gives the table the columns of `schema`, which holds its own and new nullable ones, in a commit of its own.
+    ///
+    /// # Errors
+    /// As [`Table::commit`].
+    pub async fn add_columns(&mut self, schema: &Schema, txn: Txn, run: &RunId) -> Result<Outcome> {
+        let Some(metadata) = evolve(self, schema, &[])? else {
+            return Ok(Outcome::AlreadyApplied { version: self.version() });
+        };
+        let added = delta_schema(schema)?.fields().skip(self.schema().fields().len()).cloned().collect();
+        let commit = Commit {
+            point: "columns_committed",
+            txns: vec![txn],
+            operation: DeltaOperation::AddColumn { fields: added },
+            actions: vec![metadata],
+            blind_append: false,
+            metrics: BTreeMap::new(),
+            run: run.clone(),
+        };
+        self.commit(commit).await
+    }
 }

@@ -21,6 +21,9 @@ struct Column {
     cells: Vec<String>,
 }
 
+/// The cell of a figure that is zero or has no meaning there.
+pub const NOTHING: &str = "-";
+
 /// Between two columns.
 const GAP: &str = "  ";
 
@@ -42,50 +45,62 @@ impl Grid {
         self.0.push(Column { title, short_title, align, cells: cells.into_iter().collect() });
     }
 
-    /// The table with its titles above. From the right, titles give way to short ones until a line has at most `width`
-    /// characters.
+    /// The table with its titles above. While a line has more than `width` characters, titles give way to short ones
+    /// and then columns without any value are left out, both from the right.
     pub fn render(&self, width: usize) -> String {
-        let mut titles: Vec<&str> = self.0.iter().map(|column| column.title.as_str()).collect();
-        for (position, column) in self.0.iter().enumerate().rev() {
-            let widths = self.0.iter().zip(&titles).map(|(column, title)| column.width(title));
-            if widths.sum::<usize>() + GAP.len() * self.0.len().saturating_sub(1) <= width {
-                break;
-            }
-            if let Some(short) = &column.short_title {
-                titles[position] = short;
+        let mut shown: Vec<(&Column, &str)> = self.0.iter().map(|column| (column, column.title.as_str())).collect();
+        for position in (0..shown.len()).rev() {
+            if width_of_line(&shown) > width
+                && let Some(short) = &shown[position].0.short_title
+            {
+                shown[position].1 = short;
             }
         }
-        self.with_titles(&titles)
-    }
-
-    fn with_titles(&self, titles: &[&str]) -> String {
-        let rows = self.0.iter().map(|column| column.cells.len()).max().unwrap_or(0);
-        let mut out = self.line(titles, titles);
-        for row in 0..rows {
-            let cells: Vec<&str> =
-                self.0.iter().map(|column| column.cells.get(row).map_or("", String::as_str)).collect();
-            out.push_str(&self.line(&cells, titles));
-        }
-        out
-    }
-
-    fn line(&self, cells: &[&str], titles: &[&str]) -> String {
-        let mut line = String::new();
-        for ((column, cell), title) in self.0.iter().zip(cells).zip(titles) {
-            if !line.is_empty() {
-                line.push_str(GAP);
-            }
-            let room = " ".repeat(column.width(title).saturating_sub(width_of(cell)));
-            match column.align {
-                Align::Left => line.extend([cell, room.as_str()]),
-                Align::Right => line.extend([room.as_str(), cell]),
+        for position in (0..shown.len()).rev() {
+            if width_of_line(&shown) > width && shown[position].0.is_empty() {
+                shown.remove(position);
             }
         }
-        format!("{}\n", line.trim_end())
+        render(&shown)
     }
 }
 
+fn width_of_line(shown: &[(&Column, &str)]) -> usize {
+    let widths: usize = shown.iter().map(|(column, title)| column.width(title)).sum();
+    widths + GAP.len() * shown.len().saturating_sub(1)
+}
+
+fn render(shown: &[(&Column, &str)]) -> String {
+    let rows = shown.iter().map(|(column, _)| column.cells.len()).max().unwrap_or(0);
+    let mut out = line(shown, |_, title| title);
+    for row in 0..rows {
+        out.push_str(&line(shown, |column, _| column.cells.get(row).map_or("", String::as_str)));
+    }
+    out
+}
+
+fn line<'a>(shown: &[(&'a Column, &'a str)], cell: impl Fn(&'a Column, &'a str) -> &'a str) -> String {
+    let mut line = String::new();
+    for (position, (column, title)) in shown.iter().enumerate() {
+        if position > 0 {
+            line.push_str(GAP);
+        }
+        let cell = cell(column, title);
+        let room = " ".repeat(column.width(title).saturating_sub(width_of(cell)));
+        match column.align {
+            Align::Left => line.extend([cell, room.as_str()]),
+            Align::Right => line.extend([room.as_str(), cell]),
+        }
+    }
+    format!("{}\n", line.trim_end())
+}
+
 impl Column {
+    /// True for a column of figures that are all zero.
+    fn is_empty(&self) -> bool {
+        self.align == Align::Right && self.cells.iter().all(|cell| cell == NOTHING)
+    }
+
     fn width(&self, title: &str) -> usize {
         self.cells.iter().map(|cell| width_of(cell)).max().unwrap_or(0).max(width_of(title))
     }
@@ -106,5 +121,8 @@ mod tests {
         grid.column("superseded", Some("super."), Align::Right, ["12".to_owned(), "1,024".to_owned()]);
         assert_eq!(grid.render(80), "silver  superseded\norders          12\np            1,024\n");
         assert_eq!(grid.render(17), "silver  super.\norders      12\np        1,024\n");
+        grid.column("stale", None, Align::Right, [NOTHING.to_owned(), NOTHING.to_owned()]);
+        assert_eq!(grid.render(17), "silver  super.\norders      12\np        1,024\n");
+        assert_eq!(grid.render(22), "silver  super.  stale\norders      12      -\np        1,024      -\n");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::Figures;
-use super::grid::{Align, Grid};
+use super::grid::{Align, Grid, NOTHING};
 use super::summary::{RunSummary, TaskOutcome, TaskStatus};
 use crate::error::Error;
 use crate::names::Layer;
@@ -65,7 +65,7 @@ type Figure = (&'static str, Option<&'static str>, fn(&Figures) -> u64);
 
 fn layer_table(layer: Layer, tasks: &[&TaskOutcome]) -> String {
     let mut grid = Grid::new();
-    grid.column(layer.as_str(), None, Align::Left, tasks.iter().map(|task| task.task.name.clone()));
+    grid.column("task", None, Align::Left, tasks.iter().map(|task| task.task.to_string()));
     grid.column("status", None, Align::Left, tasks.iter().map(|task| status_word(task).to_owned()));
     let mut figures: Vec<Figure> = match layer {
         Layer::Bronze => vec![
@@ -93,7 +93,7 @@ fn layer_table(layer: Layer, tasks: &[&TaskOutcome]) -> String {
         grid.column(name, short, Align::Right, tasks.iter().map(|task| cell(task, figure(&task.figures()))));
     }
     let version = |task: &&TaskOutcome| task.report.as_ref().and_then(|report| report.version);
-    let versions = tasks.iter().map(|task| version(task).map_or("-".to_owned(), |version| version.to_string()));
+    let versions = tasks.iter().map(|task| version(task).map_or(NOTHING.to_owned(), |version| version.to_string()));
     grid.column("version", Some("ver."), Align::Right, versions);
     grid.column("time", None, Align::Right, tasks.iter().map(|task| time(task)));
     grid.render(WIDTH)
@@ -101,14 +101,14 @@ fn layer_table(layer: Layer, tasks: &[&TaskOutcome]) -> String {
 
 fn cell(task: &TaskOutcome, figure: u64) -> String {
     match (figure, task.report.is_some()) {
-        (0, _) | (_, false) => "-".to_owned(),
+        (0, _) | (_, false) => NOTHING.to_owned(),
         (figure, true) => thousands(figure),
     }
 }
 
 fn time(task: &TaskOutcome) -> String {
     match task.status {
-        TaskStatus::Skipped => "-".to_owned(),
+        TaskStatus::Skipped => NOTHING.to_owned(),
         _ => duration(task.elapsed),
     }
 }

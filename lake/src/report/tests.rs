@@ -52,20 +52,21 @@ fn busy() -> RunSummary {
 #[test]
 fn a_busy_run_fits_eighty_columns() {
     let text = text(&busy());
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     assert_eq!(
         text,
         "\
-bronze         status   files  rows in  appended  quarantined  version    time
-orders_cdc     changed     24    3,100     3,088           12        4  0.31 s
-products_feed  current      -        -         -            -        2  0.01 s
+task                  status   files  rows in  appended  quar.  ver.    time
+bronze.orders_cdc     changed     24    3,100     3,088     12     4  0.31 s
+bronze.products_feed  current      -        -         -      -     2  0.01 s
 
-silver      status   rows in  applied  superseded  stale  quar.  ver.    time
-orders      changed    3,088    2,880         160     38     10     3  12.3 s
-web_orders  failed         -        -           -      -      -     -  3m 05s
+task               status   rows in  applied  super.  stale  quar.  ver.    time
+silver.orders      changed    3,088    2,880     160     38     10     3  12.3 s
+silver.web_orders  failed         -        -       -      -      -     -  3m 05s
 
-gold                    status   rows in  written  version    time
-order_volume_by_status  changed      812       11        2  0.10 s
-daily_sales             skipped        -        -        -       -
+task                         status   rows in  written  version    time
+gold.order_volume_by_status  changed      812       11        2  0.10 s
+gold.daily_sales             skipped        -        -        -       -
 
 bronze.orders_cdc refused the file orders/b.csv
   not UTF-8

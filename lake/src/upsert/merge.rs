@@ -9,7 +9,7 @@ use deltalake::kernel::Action;
 use deltalake::kernel::transaction::CommitProperties;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 
-use super::probe::equals;
+use super::compare::same_key;
 use super::{DELETED, INSERT, Probed, UPDATE, Upsert, VERDICT};
 use crate::commit::{self, Commit, Outcome, Txn};
 use crate::error::{Error, Result};
@@ -92,19 +92,19 @@ async fn merge(
     changes: DataFrame,
     properties: CommitProperties,
 ) -> Result<()> {
-    let same_key = upsert
+    let schema = table.schema();
+    let keys = upsert
         .keys
         .iter()
-        .map(|key| equals(table, key, qualified(TARGET, key), qualified(SOURCE, key)))
+        .map(|key| same_key(&schema, key, qualified(TARGET, key), qualified(SOURCE, key)))
         .reduce(Expr::and)
         .ok_or_else(|| Error::internal("an upsert needs keys"))?;
-    let schema = table.schema();
     let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let is = |verdict: i32| qualified(SOURCE, VERDICT).eq(lit(verdict));
     table
         .delta()
         .clone()
-        .merge(changes, same_key)
+        .merge(changes, keys)
         .with_source_alias(SOURCE)
         .with_target_alias(TARGET)
         .with_session_state(std::sync::Arc::new(session.context().state()))

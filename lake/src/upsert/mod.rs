@@ -5,14 +5,20 @@
 //! compared part by part and then by `_batch_id`, is stale and changes nothing; a null part is older than any value.
 //! Keys are compared so that null meets null.
 
+mod compare;
 mod merge;
 mod probe;
 
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{ident, lit};
+
+pub use self::compare::{older, same_key};
 use crate::columns;
 use crate::commit::{Outcome, Txn};
 use crate::error::Result;
 use crate::lakehouse::Lake;
 use crate::names::RunId;
+use crate::session::Session;
 use crate::stage::Staged;
 use crate::table::Table;
 
@@ -70,6 +76,17 @@ pub struct Probed {
     rows: Staged,
     /// The counts.
     pub figures: UpsertFigures,
+}
+
+impl Probed {
+    /// The deletes among the changes that are not stale, with all their columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the rows cannot be read back.
+    pub async fn deletes(&self, session: &Session) -> Result<DataFrame> {
+        let deletes = ident(VERDICT).in_list(vec![lit(DELETED), lit(ABSENT)], false);
+        Ok(self.rows.frame(session).await?.filter(deletes)?)
+    }
 }
 
 impl Upsert {

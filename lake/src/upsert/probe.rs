@@ -1,11 +1,12 @@
 //! What each change meets: nothing, an older row, or a newer one.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type};
 use datafusion::common::JoinType;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, ident, lit, when};
+use datafusion::logical_expr::{Expr, ident, lit, when};
 
+use super::compare::{older, same_key};
 use super::{ABSENT, DELETE, DELETED, INSERT, Probed, STALE, UPDATE, Upsert, UpsertFigures, VERDICT};
 use crate::error::{Error, Result};
 use crate::lakehouse::Lake;
@@ -27,28 +28,20 @@ pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: 
         .chain([lit(true).alias(PRESENT)])
         .collect();
     let target = session.context().read_table(session.provider(table).await?)?.select(stored)?;
-    let same_key = upsert
-        .keys
-        .iter()
-        .enumerate()
-        .map(|(number, key)| equals(table, key, ident(key), ident(format!("{STORED}{number}"))));
-    let same_key: Vec<Expr> = same_key.collect();
+    let schema = table.schema();
+    let keys = upsert.keys.iter().enumerate();
+    let keys = keys.map(|(number, key)| same_key(&schema, key, ident(key), ident(format!("{STORED}{number}"))));
+    let keys: Vec<Expr> = keys.collect();
     let columns = changes.schema().fields().iter().map(|field| ident(field.name())).collect::<Vec<_>>();
     let verdict = verdict(upsert)?.alias(VERDICT);
     let judged = changes
         .frame(&session)
         .await?
-        .join_on(target, JoinType::Left, same_key)?
+        .join_on(target, JoinType::Left, keys)?
         .select(columns.into_iter().chain([verdict]).collect::<Vec<_>>())?;
     let rows = Staged::write(judged).await?;
     let figures = count_verdicts(lake, &rows).await?;
     Ok(Probed { rows, figures })
-}
-
-/// Equality of a key column, null meeting null where the column may be null.
-pub(super) fn equals(table: &Table, key: &str, left: Expr, right: Expr) -> Expr {
-    let nullable = table.schema().field_with_name(key).is_ok_and(|field| field.is_nullable());
-    if nullable { binary(left, Operator::IsNotDistinctFrom, right) } else { left.eq(right) }
 }
 
 fn verdict(upsert: &Upsert) -> Result<Expr> {
@@ -61,22 +54,6 @@ fn verdict(upsert: &Upsert) -> Result<Expr> {
         .when(stale, lit(STALE))
         .when(ident(DELETE), lit(DELETED))
         .otherwise(lit(UPDATE))?)
-}
-
-/// True when the left sides come before the right sides, part by part, a null before any value.
-fn older(parts: &[(Expr, Expr)]) -> Expr {
-    let Some(((left, right), rest)) = parts.split_first() else { return lit(false) };
-    let null_first = left.clone().is_null().and(right.clone().is_not_null());
-    let less = null_first.or(left.clone().lt(right.clone()).is_true());
-    if rest.is_empty() {
-        return less;
-    }
-    let same = binary(left.clone(), Operator::IsNotDistinctFrom, right.clone());
-    less.or(same.and(older(rest)))
-}
-
-fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
 
 async fn count_verdicts(lake: &Lake, rows: &Staged) -> Result<UpsertFigures> {
@@ -92,7 +69,7 @@ async fn count_verdicts(lake: &Lake, rows: &Staged) -> Result<UpsertFigures> {
     for batch in &counts {
         let verdicts = batch.column(0).as_primitive::<Int32Type>();
         let rows = batch.column(1).as_primitive::<Int64Type>();
-        for index in 0..verdicts.len() {
+        for index in 0..batch.num_rows() {
             let count = u64::try_from(rows.value(index)).unwrap_or(0);
             match verdicts.value(index) {
                 STALE => figures.stale = count,

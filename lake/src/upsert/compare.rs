@@ -1,0 +1,26 @@
+//! How keys and sequences are compared, in one place for all who compare them.
+
+use arrow::datatypes::Schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, lit};
+
+/// Equality of the key column `key` of `schema`, null meeting null where the column may be null.
+pub fn same_key(schema: &Schema, key: &str, left: Expr, right: Expr) -> Expr {
+    let nullable = schema.field_with_name(key).is_ok_and(|field| field.is_nullable());
+    if nullable { binary(left, Operator::IsNotDistinctFrom, right) } else { left.eq(right) }
+}
+
+/// True when the left sides come before the right sides, compared part by part, a null before any value.
+pub fn older(parts: &[(Expr, Expr)]) -> Expr {
+    let Some(((left, right), rest)) = parts.split_first() else { return lit(false) };
+    let null_first = left.clone().is_null().and(right.clone().is_not_null());
+    let less = null_first.or(left.clone().lt(right.clone()).is_true());
+    if rest.is_empty() {
+        return less;
+    }
+    let same = binary(left.clone(), Operator::IsNotDistinctFrom, right.clone());
+    less.or(same.and(older(rest)))
+}
+
+fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}

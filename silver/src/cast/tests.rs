@@ -1,0 +1,143 @@
+//! What each type accepts, and what it names as not fitting.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray};
+use arrow::datatypes::{Decimal128Type, Int32Type, TimestampMicrosecondType};
+
+use super::*;
+
+const UTC: Rules = Rules { zone: Tz::UTC };
+
+fn text(values: &[Option<&str>]) -> ArrayRef {
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+fn decimals(values: &[&str], precision: u8, scale: i8) -> (Vec<Option<i128>>, Vec<usize>) {
+    let column = text(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>());
+    let Cast { array, bad } = cast(&column, ColumnType::Decimal(precision, scale), UTC);
+    (array.as_primitive::<Decimal128Type>().iter().collect(), bad.into_iter().map(|(row, _)| row).collect())
+}
+
+#[test]
+fn decimals_keep_every_digit_or_are_named() {
+    let (values, bad) = decimals(&["10.00", "-0.5", "1e2", "1.50e-1", "007", "1.000", " 3 "], 12, 2);
+    assert_eq!(values, [Some(1000), Some(-50), Some(10_000), Some(15), Some(700), Some(100), Some(300)]);
+    assert!(bad.is_empty());
+
+    let (values, bad) = decimals(&["oops", "1.005", "", "12,5", "1e", "99999999999.99", "0x10", ".", "1e-9"], 12, 2);
+    assert_eq!(bad, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(values.iter().all(Option::is_none));
+
+    let (values, _) = decimals(&["9007199254740993.01", "0e99", "0.000"], 18, 2);
+    assert_eq!(values, [Some(900_719_925_474_099_301), Some(0), Some(0)]);
+    let (values, bad) = decimals(&["99999999999999999999999999999999999999", "1e38"], 38, 0);
+    assert_eq!(values[0], Some(99_999_999_999_999_999_999_999_999_999_999_999_999));
+    assert_eq!(bad, [1]);
+}
+
+#[test]
+fn whole_numbers_are_whole_and_in_range() {
+    let column = text(&[Some("18446744073709551615"), Some("-9223372036854775808"), Some("1.0"), None, Some("x")]);
+    let Cast { array, bad } = cast(&column, ColumnType::Bigint, UTC);
+    assert_eq!(array.null_count(), 4);
+    let reasons: Vec<_> = bad.iter().map(|(_, reason)| reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        ["`18446744073709551615` is out of range for bigint", "`1.0` is not a bigint", "`x` is not a bigint"]
+    );
+}
+
+#[test]
+fn floats_are_finite() {
+    let column = text(&[Some("1.5"), Some("NaN"), Some("inf"), Some("1e999"), Some("-2e3")]);
+    let Cast { bad, .. } = cast(&column, ColumnType::Double, UTC);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+fn moments(values: &[&str], rules: Rules) -> (Vec<Option<i64>>, Vec<String>) {
+    let column = text(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>());
+    let Cast { array, bad } = cast(&column, ColumnType::Timestamp, rules);
+    (
+        array.as_primitive::<TimestampMicrosecondType>().iter().collect(),
+        bad.into_iter().map(|(_, reason)| reason).collect(),
+    )
+}
+
+#[test]
+fn moments_are_instants_whatever_their_form() {
+    let same = [
+        "2024-05-01T10:00:00Z",
+        "2024-05-01 10:00:00",
+        "2024-05-01 10:00",
+        "2024-05-01T12:00:00.000+02:00",
+        "2024-05-01T05:30:00.0-0430",
+        "2024-05-01 10:00:00.000000000 UTC",
+    ];
+    let (values, bad) = moments(&same, UTC);
+    assert!(bad.is_empty(), "{bad:?}");
+    assert!(values.iter().all(|value| *value == Some(1_714_557_600_000_000)), "{values:?}");
+    let (values, _) = moments(&["2024-05-01 10:00:00.5", "2024-05-01 10:00:00.007042", "1969-12-31"], UTC);
+    assert_eq!(values, [Some(1_714_557_600_500_000), Some(1_714_557_600_007_042), Some(-86_400_000_000)]);
+}
+
+#[test]
+fn moments_that_cannot_be_are_named() {
+    let wrong = [
+        "0000-00-00 00:00:00",
+        "2024-02-30",
+        "2024-05-01 25:00:00",
+        "yesterday",
+        "2024-05-01 10:00:00.1234567",
+        "2024-05-01 10:00:",
+    ];
+    let (values, bad) = moments(&wrong, UTC);
+    assert!(values.iter().all(Option::is_none));
+    assert_eq!(bad.len(), wrong.len());
+    assert_eq!(bad[4], "`2024-05-01 10:00:00.1234567` is finer than a microsecond");
+}
+
+#[test]
+fn text_without_an_offset_is_in_the_zone() {
+    let lisbon = Rules { zone: Tz::Europe__Lisbon };
+    let (values, bad) = moments(&["2024-07-01 12:00:00", "2024-03-31 01:30:00", "2024-10-27 01:30:00"], lisbon);
+    assert_eq!(values[0], moments(&["2024-07-01T11:00:00Z"], UTC).0[0]);
+    assert_eq!(bad, ["`2024-03-31 01:30:00` does not exist in Europe/Lisbon"]);
+    assert_eq!(values[2], moments(&["2024-10-27T00:30:00Z"], UTC).0[0], "the first of the hour that comes twice");
+}
+
+#[test]
+fn days_have_no_time() {
+    let column =
+        text(&[Some("2024-05-01"), Some("2024-05-01T00:00:00"), Some("2024-05-01 10:00:00"), Some("01/05/2024")]);
+    let Cast { array, bad } = cast(&column, ColumnType::Date, UTC);
+    let values = array.as_primitive::<arrow::datatypes::Date32Type>();
+    assert_eq!((values.value(0), values.value(1)), (19_844, 19_844));
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn typed_values_must_survive_the_way_back() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), Some(3_000_000_000), None]));
+    let Cast { array, bad } = cast(&numbers, ColumnType::Int, UTC);
+    assert_eq!(array.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [Some(7), None, None]);
+    assert_eq!(bad, [(1, "bigint `3000000000` does not fit int exactly".to_owned())]);
+
+    let wide: ArrayRef =
+        Arc::new(Decimal128Array::from(vec![1_500, 1_505]).with_precision_and_scale(38, 3).expect("a type"));
+    let Cast { array, bad } = cast(&wide, ColumnType::Decimal(10, 2), UTC);
+    assert_eq!(array.as_primitive::<Decimal128Type>().value(0), 150);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+
+    let halves: ArrayRef = Arc::new(Float64Array::from(vec![2.0, 2.5]));
+    let Cast { bad, .. } = cast(&halves, ColumnType::Bigint, UTC);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn sequences_in_milliseconds_are_moments() {
+    let Cast { array, bad } =
+        cast_sequence(&text(&[Some("1714557600000"), Some("x")]), SequenceType::TimestampMillis, UTC);
+    assert_eq!(array.as_primitive::<TimestampMicrosecondType>().value(0), 1_714_557_600_000_000);
+    assert_eq!(bad.len(), 1);
+}

@@ -1,0 +1,320 @@
+//! A bronze record becomes a change: what it does, its typed columns and sequence, or the reason why it cannot go on.
+
+mod operation;
+mod record;
+mod resolve;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use lake::quarantine::Rejected;
+use lake::session::Session;
+use lake::upsert::DELETE;
+use lake::{Error, Result, columns};
+
+pub(crate) use self::operation::condition;
+use self::operation::{Does, OperationReader};
+pub use self::resolve::Resolved;
+use crate::cast::{Rules, cast, cast_sequence};
+use crate::expect::{Expectations, Finding};
+use crate::plan::TablePlan;
+use crate::spec::{OnBad, OnBadValue, OnNullKey, Preset};
+
+/// 0 for a file of the first load, 1 for a file of changes, where the producer has both.
+pub(crate) const FILE_RANK: &str = "__file_rank";
+
+/// What became of the records of one batch.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The changes: the table's columns, its technical columns, [`DELETE`], and what orders arrivals.
+    pub changes: RecordBatch,
+    /// Records that go to quarantine.
+    pub rejected: Vec<Rejected>,
+    /// Records read.
+    pub read: u64,
+    /// Records that are no change by the spec's word.
+    pub ignored: u64,
+    /// Records left out by an expectation.
+    pub dropped: u64,
+    /// Rows that miss an expectation that only warns: how many, by the number of the expectation.
+    pub warned: Vec<u64>,
+}
+
+/// Decodes the records of one bronze table for one silver table.
+pub struct Decoder {
+    plan: Arc<TablePlan>,
+    resolved: Resolved,
+    operation: OperationReader,
+    expectations: Expectations,
+    schema: SchemaRef,
+}
+
+/// Where a row of the batch goes.
+enum Fate {
+    Upsert,
+    Delete,
+    Ignored,
+    Dropped,
+    Rejected(Reason),
+}
+
+struct Reason {
+    kind: &'static str,
+    text: String,
+    column: Option<String>,
+    value: Option<String>,
+}
+
+impl Decoder {
+    /// A decoder for records with the columns of `bronze`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a key, a sequence column or a condition does not fit the
+    /// records.
+    pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, session: &Session) -> Result<Self> {
+        let resolved = Resolved::new(&plan, bronze)?;
+        let operation = OperationReader::new(&plan, bronze, session)?;
+        let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
+        let order = [
+            Field::new(DELETE, DataType::Boolean, false),
+            Field::new(FILE_RANK, DataType::Int32, false),
+            Field::new(columns::FILE_PATH, DataType::Utf8, false),
+            Field::new(columns::ROW_NUMBER, DataType::Int64, false),
+        ];
+        let rows = resolved.rows();
+        let fields = rows.fields().iter().map(|field| field.as_ref().clone());
+        let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
+        Ok(Self { plan, resolved, operation, expectations, schema })
+    }
+
+    /// The columns of [`Decoded::changes`].
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The columns of the silver table.
+    pub fn target(&self) -> SchemaRef {
+        self.resolved.target()
+    }
+
+    /// Columns of the plan that the records do not have yet.
+    pub fn missing(&self) -> &[String] {
+        self.resolved.missing()
+    }
+
+    /// Decodes a batch of records.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a record breaks a rule that the spec says must stop the run.
+    pub fn decode(&self, batch: &RecordBatch) -> Result<Decoded> {
+        let mut fates = self.operations(batch)?;
+        let typed = self.typed(batch, &mut fates)?;
+        self.keys(&typed, &mut fates);
+        self.not_null(&typed, &mut fates);
+        let warned = self.expect(&typed, &mut fates)?;
+        self.stop(batch, &fates)?;
+        self.collect(batch, typed, &fates, warned)
+    }
+
+    fn operations(&self, batch: &RecordBatch) -> Result<Vec<Fate>> {
+        let does = self.operation.read(batch)?;
+        let fates = does.into_iter().map(|does| match (does, self.plan.on_unknown_op) {
+            (Does::Upsert, _) => Fate::Upsert,
+            (Does::Delete, _) => Fate::Delete,
+            (Does::Nothing, _) | (Does::Unknown(_), OnBad::Ignore) => Fate::Ignored,
+            (Does::Unknown(value), OnBad::Quarantine | OnBad::Fail) => Fate::Rejected(Reason {
+                kind: "unknown_op",
+                text: format!("operation `{value}` is none of those that the spec lists"),
+                column: self.operation.column().map(str::to_owned),
+                value: Some(value),
+            }),
+        });
+        Ok(fates.collect())
+    }
+
+    /// The table's columns of every row; values that do not fit decide the fate of their row.
+    fn typed(&self, batch: &RecordBatch, fates: &mut [Fate]) -> Result<Vec<ArrayRef>> {
+        let rules = Rules { zone: self.plan.zone };
+        let mut typed = Vec::with_capacity(self.schema.fields().len());
+        for column in self.resolved.columns() {
+            let source = column.of(batch);
+            let cast = cast(&source, column.kind, rules);
+            let is_key = self.plan.keys.contains(&column.name);
+            for (row, text) in cast.bad {
+                // A delete needs only its key.
+                let needed = is_key || !matches!(fates[row], Fate::Delete);
+                let lenient = self.plan.on_cast_error == OnBadValue::Null && !is_key && column.nullable;
+                if needed && !lenient {
+                    reject(&mut fates[row], "cast", text, Some(&column.name), record::value(&source, row));
+                }
+            }
+            typed.push(cast.array);
+        }
+        for (number, part) in self.resolved.sequence().iter().enumerate() {
+            let source = part.column.of(batch);
+            let cast = cast_sequence(&source, part.kind, rules);
+            for (row, text) in cast.bad {
+                let text = format!("part {} of the sequence: {text}", number + 1);
+                reject(&mut fates[row], "cast", text, Some(&part.column.name), record::value(&source, row));
+            }
+            typed.push(cast.array);
+        }
+        let batch_id = batch.column_by_name(columns::BATCH_ID).ok_or_else(|| missing(columns::BATCH_ID))?;
+        typed.push(Arc::clone(batch_id));
+        Ok(typed)
+    }
+
+    fn keys(&self, typed: &[ArrayRef], fates: &mut [Fate]) {
+        let keys: Vec<&ArrayRef> = self.resolved.key_positions().iter().map(|position| &typed[*position]).collect();
+        for (row, fate) in fates.iter_mut().enumerate() {
+            if matches!(fate, Fate::Upsert | Fate::Delete) && keys.iter().all(|key| key.is_null(row)) {
+                let text = format!("the key is null: {}", self.plan.keys.join(", "));
+                reject(fate, "null_key", text, self.plan.keys.first(), None);
+            }
+        }
+    }
+
+    fn not_null(&self, typed: &[ArrayRef], fates: &mut [Fate]) {
+        for (column, values) in self.resolved.columns().iter().zip(typed) {
+            if column.nullable || values.null_count() == 0 {
+                continue;
+            }
+            let is_key = self.plan.keys.contains(&column.name);
+            for (row, fate) in fates.iter_mut().enumerate() {
+                let needed = matches!(fate, Fate::Upsert) || (is_key && matches!(fate, Fate::Delete));
+                if needed && values.is_null(row) {
+                    reject(
+                        fate,
+                        "not_null",
+                        format!("`{}` is null and must not be", column.name),
+                        Some(&column.name),
+                        None,
+                    );
+                }
+            }
+        }
+    }
+
+    fn expect(&self, typed: &[ArrayRef], fates: &mut [Fate]) -> Result<Vec<u64>> {
+        let mut warned = vec![0; self.expectations.len()];
+        if self.expectations.is_empty() {
+            return Ok(warned);
+        }
+        let rows = RecordBatch::try_new(self.resolved.rows(), typed.to_vec())?;
+        for (number, misses) in self.expectations.misses(&rows)?.into_iter().enumerate() {
+            for row in misses.rows {
+                if !matches!(fates[row], Fate::Upsert) {
+                    continue;
+                }
+                match misses.finding {
+                    Finding::Warn => warned[number] += 1,
+                    Finding::Drop => fates[row] = Fate::Dropped,
+                    Finding::Reject { kind } => reject(&mut fates[row], kind, misses.text.clone(), None, None),
+                }
+            }
+        }
+        Ok(warned)
+    }
+
+    /// Fails when a record broke a rule that must stop the run.
+    fn stop(&self, batch: &RecordBatch, fates: &[Fate]) -> Result<()> {
+        for (row, fate) in fates.iter().enumerate() {
+            let Fate::Rejected(reason) = fate else { continue };
+            let option = match reason.kind {
+                "unknown_op" if self.plan.on_unknown_op == OnBad::Fail => "on_unknown_op: fail",
+                "null_key" if self.plan.on_null_key == OnNullKey::Fail => "on_null_key: fail",
+                "cast" | "not_null" if self.plan.on_cast_error == OnBadValue::Fail => "on_cast_error: fail",
+                crate::expect::FAIL => "action: fail",
+                _ => continue,
+            };
+            let arrival = record::Arrival::of(batch, row)?;
+            let column = reason.column.as_ref().map(|column| format!(", column `{column}`")).unwrap_or_default();
+            let message = format!(
+                "{}: file `{}`, record {}{column}: {}",
+                self.plan.table, arrival.file_path, arrival.row_number, reason.text
+            );
+            return Err(Error::data(message).hint(format!(
+                "`{option}` stops the run at such a record and nothing was committed; mend the file, or send such records to quarantine"
+            )));
+        }
+        Ok(())
+    }
+
+    fn collect(
+        &self,
+        batch: &RecordBatch,
+        mut typed: Vec<ArrayRef>,
+        fates: &[Fate],
+        warned: Vec<u64>,
+    ) -> Result<Decoded> {
+        let mut decoded = Decoded {
+            changes: RecordBatch::new_empty(self.schema()),
+            rejected: Vec::new(),
+            read: fates.len() as u64,
+            ignored: 0,
+            dropped: 0,
+            warned,
+        };
+        for (row, fate) in fates.iter().enumerate() {
+            match fate {
+                Fate::Upsert | Fate::Delete => {}
+                Fate::Ignored => decoded.ignored += 1,
+                Fate::Dropped => decoded.dropped += 1,
+                Fate::Rejected(reason) => decoded.rejected.push(self.rejected(batch, row, reason)?),
+            }
+        }
+        let deletes: BooleanArray = fates.iter().map(|fate| Some(matches!(fate, Fate::Delete))).collect();
+        let paths = batch.column_by_name(columns::FILE_PATH).ok_or_else(|| missing(columns::FILE_PATH))?;
+        typed.push(Arc::new(deletes));
+        typed.push(Arc::new(self.file_ranks(paths)));
+        typed.push(Arc::clone(paths));
+        typed.push(Arc::clone(batch.column_by_name(columns::ROW_NUMBER).ok_or_else(|| missing(columns::ROW_NUMBER))?));
+        let all = RecordBatch::try_new(self.schema(), typed)?;
+        let kept: BooleanArray = fates.iter().map(|fate| Some(matches!(fate, Fate::Upsert | Fate::Delete))).collect();
+        decoded.changes = filter_record_batch(&all, &kept)?;
+        Ok(decoded)
+    }
+
+    fn rejected(&self, batch: &RecordBatch, row: usize, reason: &Reason) -> Result<Rejected> {
+        let arrival = record::Arrival::of(batch, row)?;
+        Ok(Rejected {
+            batch_id: arrival.batch_id,
+            file_path: arrival.file_path.to_owned(),
+            row_number: arrival.row_number,
+            refused_by: self.plan.table.clone(),
+            reason_kind: reason.kind,
+            reason: reason.text.clone(),
+            column: reason.column.clone(),
+            value: reason.value.clone(),
+            record: Some(record::as_json(batch, row)),
+        })
+    }
+
+    /// Load files of DMS are named `LOAD` and a number, and come before the files of changes.
+    fn file_ranks(&self, paths: &ArrayRef) -> Int32Array {
+        let rank = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            i32::from(!(self.plan.preset == Preset::Dms && name.starts_with("LOAD")))
+        };
+        paths.as_string::<i32>().iter().map(|path| path.map(rank)).collect()
+    }
+}
+
+/// The first reason stands.
+fn reject(fate: &mut Fate, kind: &'static str, text: String, column: Option<&String>, value: Option<String>) {
+    if matches!(fate, Fate::Upsert | Fate::Delete) {
+        *fate = Fate::Rejected(Reason { kind, text, column: column.cloned(), value });
+    }
+}
+
+fn missing(column: &str) -> Error {
+    Error::internal(format!("a bronze table has no column `{column}`"))
+}
+
+/// Numbers of a technical column of bronze.
+fn numbers<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Int64Array> {
+    let column = batch.column_by_name(name).ok_or_else(|| missing(name))?;
+    column.as_primitive_opt::<Int64Type>().ok_or_else(|| missing(name))
+}

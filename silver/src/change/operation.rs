@@ -1,0 +1,154 @@
+//! What a record does: upsert, delete, nothing, or something that the spec does not know.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use lake::session::Session;
+use lake::{Context, Error, Result};
+
+use super::record::value;
+use super::resolve::find;
+use crate::plan::{Operation, TablePlan};
+use crate::spec::{DeleteFlag, Op};
+
+/// What one record does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Does {
+    Upsert,
+    Delete,
+    Nothing,
+    Unknown(String),
+}
+
+/// Reads the operation of records.
+pub(super) enum OperationReader {
+    Upsert,
+    Column { op: Op, position: Option<usize> },
+    Flag { flag: DeleteFlag, position: Option<usize> },
+    Condition(Arc<dyn PhysicalExpr>),
+}
+
+impl OperationReader {
+    pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef, session: &Session) -> Result<Self> {
+        Ok(match &plan.operation {
+            Operation::Upsert => Self::Upsert,
+            Operation::Column(op) => Self::Column { op: op.clone(), position: find(bronze, &op.column) },
+            Operation::Flag(flag) => Self::Flag { flag: flag.clone(), position: find(bronze, &flag.column) },
+            Operation::Condition(sql) => Self::Condition(
+                condition(sql, bronze, session).context(|| format!("`apply_as_deletes` of {}", plan.table))?,
+            ),
+        })
+    }
+
+    /// The column that holds the operation, where one does.
+    pub(super) fn column(&self) -> Option<&str> {
+        match self {
+            Self::Column { op, .. } => Some(&op.column),
+            Self::Flag { flag, .. } => Some(&flag.column),
+            Self::Upsert | Self::Condition(_) => None,
+        }
+    }
+
+    pub(super) fn read(&self, batch: &RecordBatch) -> Result<Vec<Does>> {
+        let rows = batch.num_rows();
+        Ok(match self {
+            Self::Upsert | Self::Column { position: None, .. } | Self::Flag { position: None, .. } => {
+                vec![Does::Upsert; rows]
+            }
+            Self::Column { op, position: Some(position) } => {
+                let column = batch.column(*position);
+                (0..rows).map(|row| by_value(op, column, row)).collect()
+            }
+            Self::Flag { flag, position: Some(position) } => {
+                let column = batch.column(*position);
+                (0..rows).map(|row| by_flag(flag, column, row)).collect()
+            }
+            Self::Condition(condition) => {
+                let answers = condition.evaluate(batch)?.into_array(rows)?;
+                let answers = answers.as_boolean();
+                let is_delete = |row: usize| answers.is_valid(row) && answers.value(row);
+                (0..rows).map(|row| if is_delete(row) { Does::Delete } else { Does::Upsert }).collect()
+            }
+        })
+    }
+}
+
+/// Makes a SQL condition ready for batches of `schema`.
+pub(crate) fn condition(sql: &str, schema: &SchemaRef, session: &Session) -> Result<Arc<dyn PhysicalExpr>> {
+    let schema = DFSchema::try_from(Arc::clone(schema))?;
+    let wrong = |error: datafusion::error::DataFusionError| {
+        Error::spec(format!("`{sql}` is not a condition on the columns")).with_source(Error::from(error))
+    };
+    let parsed = session.context().parse_sql_expr(sql, &schema).map_err(wrong)?;
+    let physical = session.context().create_physical_expr(parsed, &schema).map_err(wrong)?;
+    let answer = physical.data_type(schema.as_arrow())?;
+    if answer != arrow::datatypes::DataType::Boolean {
+        return Err(Error::spec(format!("`{sql}` is not a condition: it gives {answer}")));
+    }
+    Ok(physical)
+}
+
+fn by_value(op: &Op, column: &ArrayRef, row: usize) -> Does {
+    let Some(text) = value(column, row).filter(|text| !text.is_empty()) else { return Does::Upsert };
+    let is_in = |values: &[String]| values.contains(&text);
+    if is_in(&op.delete) {
+        Does::Delete
+    } else if is_in(&op.insert) || is_in(&op.update) {
+        Does::Upsert
+    } else if is_in(&op.ignore) {
+        Does::Nothing
+    } else {
+        Does::Unknown(text)
+    }
+}
+
+fn by_flag(flag: &DeleteFlag, column: &ArrayRef, row: usize) -> Does {
+    let held = value(column, row);
+    let deleted = match flag.when {
+        Some(_) => held.is_some(),
+        None => held.is_some_and(|held| flag.values.contains(&held)),
+    };
+    if deleted { Does::Delete } else { Does::Upsert }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringArray;
+
+    use super::*;
+    use crate::spec::FlagWhen;
+
+    fn column(values: &[Option<&str>]) -> ArrayRef {
+        Arc::new(StringArray::from(values.to_vec()))
+    }
+
+    #[test]
+    fn a_null_or_empty_operation_is_an_upsert() {
+        let list = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+        let op = Op {
+            column: "op".into(),
+            insert: list(&["I"]),
+            update: list(&["U"]),
+            delete: list(&["D"]),
+            ignore: list(&["B"]),
+        };
+        let column = column(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d")]);
+        let does: Vec<_> = (0..6).map(|row| by_value(&op, &column, row)).collect();
+        let unknown = Does::Unknown("d".into());
+        assert_eq!(does, [Does::Upsert, Does::Upsert, Does::Upsert, Does::Delete, Does::Nothing, unknown]);
+    }
+
+    #[test]
+    fn a_flag_deletes_by_value_or_by_being_there() {
+        let by_values = DeleteFlag { column: "gone".into(), values: vec!["true".into(), "1".into()], when: None };
+        let column = column(&[Some("1"), Some("false"), None]);
+        let does: Vec<_> = (0..3).map(|row| by_flag(&by_values, &column, row)).collect();
+        assert_eq!(does, [Does::Delete, Does::Upsert, Does::Upsert]);
+        let by_presence = DeleteFlag { values: Vec::new(), when: Some(FlagWhen::NotNull), ..by_values };
+        let does: Vec<_> = (0..3).map(|row| by_flag(&by_presence, &column, row)).collect();
+        assert_eq!(does, [Does::Delete, Does::Delete, Does::Upsert]);
+    }
+}

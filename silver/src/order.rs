@@ -1,0 +1,14 @@
+//! The total order of the changes of one key: by sequence, then by arrival. The largest wins.
+
+use datafusion::logical_expr::{SortExpr, ident};
+use lake::columns;
+
+use crate::change::FILE_RANK;
+
+/// The order, largest first: the parts of the sequence as typed values with nulls smallest, then the batch, then the
+/// file (files of the first load before files of changes, then by name), then the record in the file.
+pub fn newest_first(sequence: &[String]) -> Vec<SortExpr> {
+    let parts = sequence.iter().map(|name| ident(name).sort(false, false));
+    let arrival = [columns::BATCH_ID, FILE_RANK, columns::FILE_PATH, columns::ROW_NUMBER];
+    parts.chain(arrival.into_iter().map(|name| ident(name).sort(false, false))).collect()
+}

@@ -1,0 +1,164 @@
+//! The typed parts of a sequence: what they are called, how they are stored so that they compare as what they are.
+
+use std::fmt;
+use std::str::FromStr;
+
+use arrow::datatypes::DataType;
+use lake::columns;
+use lake::schema::ColumnType;
+
+/// The type of one part of `sequence_by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SequenceType {
+    /// A value of a column type that has an order.
+    Plain(ColumnType),
+    /// Milliseconds since the epoch, a moment.
+    TimestampMillis,
+    /// Microseconds since the epoch, a moment.
+    TimestampMicros,
+    /// Dotted numbers compared part by part: `000007.98` < `000007.1024`.
+    Version,
+    /// A binlog file compared by its number: `mysql-bin.000009` < `mysql-bin.000010`.
+    BinlogFile,
+}
+
+/// The names of sequence types, for hints.
+pub const SEQUENCE_TYPE_NAMES: &[&str] = &[
+    "bigint",
+    "decimal(p,s)",
+    "timestamp",
+    "timestamp_ms",
+    "timestamp_us",
+    "date",
+    "string",
+    "version",
+    "binlog_file",
+];
+
+impl SequenceType {
+    /// The Arrow type of the column of silver that holds the part.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Plain(kind) => kind.arrow(),
+            Self::TimestampMillis | Self::TimestampMicros => columns::timestamp_type(),
+            Self::Version | Self::BinlogFile => DataType::Utf8,
+        }
+    }
+}
+
+impl FromStr for SequenceType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "timestamp_ms" => Self::TimestampMillis,
+            "timestamp_us" => Self::TimestampMicros,
+            "version" => Self::Version,
+            "binlog_file" => Self::BinlogFile,
+            other => {
+                let kind: ColumnType = other.parse()?;
+                let ordered = matches!(
+                    kind,
+                    ColumnType::Bigint
+                        | ColumnType::Int
+                        | ColumnType::Smallint
+                        | ColumnType::Tinyint
+                        | ColumnType::Decimal(..)
+                        | ColumnType::Timestamp
+                        | ColumnType::Date
+                        | ColumnType::String
+                );
+                if !ordered {
+                    return Err(format!("`{other}` cannot order changes"));
+                }
+                Self::Plain(kind)
+            }
+        })
+    }
+}
+
+impl fmt::Display for SequenceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(kind) => kind.fmt(f),
+            Self::TimestampMillis => f.write_str("timestamp_ms"),
+            Self::TimestampMicros => f.write_str("timestamp_us"),
+            Self::Version => f.write_str("version"),
+            Self::BinlogFile => f.write_str("binlog_file"),
+        }
+    }
+}
+
+/// Writes dotted numbers so that their texts compare as the numbers do, part by part: each part is its number of
+/// digits in two places, then its digits. A shorter version comes before a longer one that begins with it.
+///
+/// # Errors
+/// A sentence when a part is not a number, or has more than 99 digits.
+pub fn version_key(text: &str) -> Result<String, String> {
+    let mut key = String::with_capacity(text.len() + 8);
+    for (number, part) in text.trim().split('.').enumerate() {
+        if number > 0 {
+            key.push('.');
+        }
+        push_number(&mut key, part).ok_or_else(|| format!("`{text}` is not a version of dotted numbers"))?;
+    }
+    Ok(key)
+}
+
+/// Writes the name of a binlog file so that texts compare by the file's number first.
+///
+/// # Errors
+/// A sentence when the name does not end in `.NUMBER`.
+pub fn binlog_key(text: &str) -> Result<String, String> {
+    let (name, number) =
+        text.trim().rsplit_once('.').ok_or_else(|| format!("`{text}` is not a binlog file: it has no number"))?;
+    let mut key = String::with_capacity(text.len() + 4);
+    push_number(&mut key, number).ok_or_else(|| format!("`{text}` is not a binlog file: it has no number"))?;
+    key.push(' ');
+    key.push_str(name);
+    Ok(key)
+}
+
+fn push_number(key: &mut String, digits: &str) -> Option<()> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let significant = digits.trim_start_matches('0');
+    let significant = if significant.is_empty() { "0" } else { significant };
+    if significant.len() > 99 {
+        return None;
+    }
+    key.push_str(&format!("{:02}{significant}", significant.len()));
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers_part_by_part() {
+        let key = |text: &str| version_key(text).expect("a version");
+        assert!(key("000007.98") < key("000007.1024"));
+        assert!(key("9") < key("10"));
+        assert!(key("7") < key("7.0"));
+        assert!(key("7.5") < key("8"));
+        assert_eq!(key("007.01"), key("7.1"));
+        assert!(version_key("7.x").is_err());
+        assert!(version_key("7..1").is_err());
+    }
+
+    #[test]
+    fn binlog_files_compare_by_their_number() {
+        let key = |text: &str| binlog_key(text).expect("a file");
+        assert!(key("mysql-bin.999999") < key("mysql-bin.1000000"));
+        assert!(key("b.000009") < key("a.000010"));
+        assert!(binlog_key("mysql-bin").is_err());
+    }
+
+    #[test]
+    fn a_type_without_an_order_is_refused() {
+        assert!("boolean".parse::<SequenceType>().is_err());
+        assert_eq!("decimal(38,0)".parse::<SequenceType>().expect("a type").to_string(), "decimal(38,0)");
+    }
+}

@@ -1,0 +1,174 @@
+//! The options of a silver table, as the spec writes them.
+
+use lake::spec::{Duration, Map};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A silver table: the current state of an entity, from the changes of one bronze source.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend(
+    "required" = ["source", "keys"],
+    "x-aliases" = {"unique_key": "keys"},
+    "x-not-yet" = [
+        "row", "before", "delete_row", "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates",
+        "unchanged_placeholder", "truncates", "formats", "zones", "undeclared_columns", "select",
+        "stored_as_scd_type", "track_history_column_list", "track_history_except_column_list", "delete_mode",
+        "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
+    ]
+))]
+pub struct Table {
+    /// The bronze source whose records are changes of this table.
+    pub source: String,
+    /// A preset of the options below.
+    pub cdc: Preset,
+    /// The column that says what a change does, and its values.
+    pub op: Option<Op>,
+    /// What becomes of a change whose operation is none of the listed values.
+    pub on_unknown_op: OnBad,
+    /// A column that marks a deleted row.
+    pub delete_flag: Option<DeleteFlag>,
+    /// SQL over the record that is true for a delete, instead of `op` or `delete_flag`.
+    pub apply_as_deletes: Option<String>,
+    /// The columns that identify a row; null meets null in a part of a composite key.
+    pub keys: Vec<String>,
+    /// What becomes of a change whose whole key is null.
+    pub on_null_key: OnNullKey,
+    /// What decides which of two changes of a key is newer: `column` or `column type`, the first part first; then
+    /// arrival decides. Empty: arrival alone.
+    pub sequence_by: Vec<String>,
+    /// The table's columns in this order, `name: type [not null]`.
+    pub columns: Map<String>,
+    /// `silver name: source name`, where they differ.
+    pub column_names: Map<String>,
+    /// Without `columns`: the source columns to take, typed as the source types them (text for CSV and JSON).
+    pub column_list: Vec<String>,
+    /// Declared columns to leave out of the table.
+    pub except_column_list: Vec<String>,
+    /// What becomes of a change with a value that does not fit its column.
+    pub on_cast_error: OnBadValue,
+    /// Named SQL conditions that every row must meet.
+    pub expectations: Map<Expectation>,
+    /// How long a delete is remembered, so that a late older change cannot bring the row back. Default 30 days.
+    pub tombstone_retention: Option<Duration>,
+    /// Columns whose values become folders of the table.
+    pub partition_by: Vec<String>,
+    /// Whether the table records its changes as Delta's change data feed. Default true.
+    pub change_data_feed: Option<bool>,
+}
+
+/// Producers of changes that the program knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-not-yet" = [
+    "debezium", "debezium_flattened", "debezium_mongodb", "goldengate", "maxwell", "canal", "datastream", "airbyte",
+    "delta_cdf", "qlik", "sqlserver", "snowflake", "fivetran"
+]))]
+pub enum Preset {
+    /// Records are rows; every option as given.
+    #[default]
+    Plain,
+    /// AWS DMS to S3: column `Op` with I, U, D; load files come before change files.
+    Dms,
+}
+
+/// Which column holds the operation, and which values mean what. A null or missing operation is an upsert.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["column"], "x-not-yet" = ["truncate"]))]
+pub struct Op {
+    /// The column.
+    pub column: String,
+    /// Values of an insert; inserts and updates are both upserts.
+    pub insert: Vec<String>,
+    /// Values of an update.
+    pub update: Vec<String>,
+    /// Values of a delete.
+    pub delete: Vec<String>,
+    /// Values of records that are no change.
+    pub ignore: Vec<String>,
+}
+
+/// A column that marks deleted rows, by its values or by being there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["column"]))]
+pub struct DeleteFlag {
+    /// The column.
+    pub column: String,
+    /// The values, as text, of a deleted row.
+    pub values: Vec<String>,
+    /// Instead of values: a deleted row has any value.
+    pub when: Option<FlagWhen>,
+}
+
+/// How a delete flag without values marks a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlagWhen {
+    /// By not being null.
+    NotNull,
+}
+
+/// What becomes of a record that cannot be a change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBad {
+    /// It goes to quarantine.
+    #[default]
+    Quarantine,
+    /// The task fails and nothing is committed.
+    Fail,
+    /// It is counted and left out.
+    Ignore,
+}
+
+/// What becomes of a change without a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnNullKey {
+    /// It goes to quarantine.
+    #[default]
+    Quarantine,
+    /// The task fails and nothing is committed.
+    Fail,
+}
+
+/// What becomes of a value that does not fit its column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBadValue {
+    /// The row goes to quarantine.
+    #[default]
+    Quarantine,
+    /// The task fails and nothing is committed.
+    Fail,
+    /// The value becomes null, unless it is of a key, the sequence or a `not null` column. Write `"null"`.
+    Null,
+}
+
+/// A condition on the rows of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["check"], "x-not-yet" = ["max_fraction"]))]
+pub struct Expectation {
+    /// SQL over the typed columns; a row meets it when it is true (null is not).
+    pub check: String,
+    /// What becomes of a row that does not.
+    pub action: Action,
+}
+
+/// What becomes of a row that does not meet an expectation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is kept and counted.
+    #[default]
+    Warn,
+    /// It is left out and counted.
+    Drop,
+    /// It goes to quarantine.
+    Quarantine,
+    /// The task fails and nothing is committed.
+    Fail,
+}
