@@ -143,7 +143,7 @@ impl Width {
 }
 
 /// A type to add up in.
-trait Wide: DecimalType + fmt::Debug {
+trait Wide: DecimalType + fmt::Debug + Sized {
     fn state(scale: i8) -> DataType {
         Self::TYPE_CONSTRUCTOR(Self::MAX_PRECISION, scale)
     }
