@@ -1,6 +1,6 @@
 //! A Delta table at one version: its schema, properties, files and application versions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -41,7 +41,8 @@ impl Definition {
     }
 }
 
-fn stats_name(name: &str) -> String {
+/// A column as `delta.dataSkippingStatsColumns` names it.
+pub(crate) fn stats_name(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
     if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
 }
@@ -121,6 +122,36 @@ impl Table {
         self.delta.update_state().await.context(|| format!("reading the log of {}", self.name))?;
         self.schema = plain_schema(&self.delta)?;
         Ok(())
+    }
+
+    /// The id that the table got when it was made: another one means another table under the same name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn id(&self) -> Result<String> {
+        Ok(self.delta.snapshot()?.metadata().id().to_owned())
+    }
+
+    /// Rows of the open version as the log counts them; `None` when a file came without its count.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn row_count(&self) -> Result<Option<u64>> {
+        let files = self.delta.snapshot()?.log_data();
+        let counts = files.iter().map(|file| {
+            let deleted = file.deletion_vector_descriptor().map_or(0, |vector| vector.cardinality);
+            Some((file.num_records()? as u64).saturating_sub(u64::try_from(deleted).unwrap_or(0)))
+        });
+        Ok(counts.sum())
+    }
+
+    /// The values of a partition column among the data files of the open version, as the log writes them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn partition_values(&self, column: &str) -> Result<BTreeSet<Option<String>>> {
+        let files = self.delta.snapshot()?.log_data();
+        Ok(files.iter().map(|file| file.partition_values_map().remove(column).flatten()).collect())
     }
 
     /// The paths of the data files of the open version, relative to the table.

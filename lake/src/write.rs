@@ -17,12 +17,15 @@ use object_store::path::Path;
 
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
-use crate::table::{Table, with_new_columns};
+use crate::schema::ColumnType;
+use crate::table::{Definition, Table, stats_name, with_new_columns};
 
 /// The size in bytes at which a data file is closed and the next begun.
 const FILE_SIZE_BYTES: u64 = 128 * 1024 * 1024;
 /// Rows handed to the Parquet encoder at a time.
 const ENCODE_ROWS: usize = 8192;
+/// How many columns get file statistics by default, as Delta has it.
+const INDEXED_COLUMNS: usize = 32;
 
 /// Files that were written and not yet committed.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +61,8 @@ impl Written {
 pub struct TableWriter {
     table: Table,
     schema: SchemaRef,
+    /// `None` for those of the table.
+    partition_by: Option<Vec<String>>,
     grown: bool,
     current: Option<DeltaWriter>,
     done: Vec<Add>,
@@ -72,7 +77,15 @@ impl TableWriter {
 
     /// A writer of files with other columns than the table has at present; the commit must bring its schema along.
     pub fn with_schema(table: &Table, schema: SchemaRef) -> Self {
-        Self { table: table.clone(), schema, grown: false, current: None, done: Vec::new(), rows: 0 }
+        let table = table.clone();
+        Self { table, schema, partition_by: None, grown: false, current: None, done: Vec::new(), rows: 0 }
+    }
+
+    /// A writer of files for what the table will be: the commit must bring the definition along, with
+    /// [`redefine`](crate::commit::redefine), and remove every file of another partitioning.
+    pub fn redefined(table: &Table, definition: &Definition) -> Self {
+        let writer = Self::with_schema(table, Arc::clone(&definition.schema));
+        Self { partition_by: Some(definition.partition_by.clone()), ..writer }
     }
 
     /// Writes a batch. Columns are matched by name; those that the batch lacks are null, those that are new join the
@@ -134,9 +147,14 @@ impl TableWriter {
         let snapshot = self.table.delta().snapshot()?;
         let (indexed, stats_columns) =
             get_num_idx_cols_and_stats_columns(Some(snapshot.table_config()), Default::default());
+        let partition_by = match &self.partition_by {
+            Some(columns) => columns.clone(),
+            None => self.table.partition_columns()?,
+        };
+        let stats_columns = sound_stats(&self.schema, &partition_by, self.indexed_columns()?, stats_columns);
         let config = WriterConfig::new(
             Arc::clone(&self.schema),
-            self.table.partition_columns()?,
+            partition_by,
             None,
             NonZeroU64::new(FILE_SIZE_BYTES),
             Some(ENCODE_ROWS),
@@ -144,6 +162,12 @@ impl TableWriter {
             stats_columns,
         );
         Ok(DeltaWriter::new(self.table.delta().object_store(), config))
+    }
+
+    /// How many columns of a file get statistics, where the table does not list them.
+    fn indexed_columns(&self) -> Result<usize> {
+        let asked = self.table.property("delta.dataSkippingNumIndexedCols")?.and_then(|text| text.parse::<i64>().ok());
+        Ok(asked.map_or(INDEXED_COLUMNS, |count| usize::try_from(count).unwrap_or(usize::MAX)))
     }
 }
 
@@ -210,6 +234,31 @@ pub fn conform(batch: &RecordBatch, schema: &SchemaRef, table: &TableName) -> Re
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
+/// The columns that get file statistics: as the table asks for, without those whose statistics cannot be trusted.
+fn sound_stats(
+    schema: &Schema,
+    partition_by: &[String],
+    limit: usize,
+    listed: Option<Vec<String>>,
+) -> Option<Vec<String>> {
+    let unsound: Vec<&str> = schema
+        .fields()
+        .iter()
+        .filter(|field| ColumnType::of(field.data_type()).is_some_and(|kind| !kind.has_sound_stats()))
+        .map(|field| field.name().as_str())
+        .collect();
+    if unsound.is_empty() {
+        return listed;
+    }
+    if let Some(mut listed) = listed {
+        listed.retain(|column| !unsound.iter().any(|name| name == column || stats_name(name) == *column));
+        return Some(listed);
+    }
+    let columns = schema.fields().iter().filter(|field| !partition_by.contains(field.name())).take(limit);
+    let sound = columns.filter(|field| !field.data_type().is_nested() && !unsound.contains(&field.name().as_str()));
+    Some(sound.map(|field| stats_name(field.name())).collect())
+}
+
 fn position(schema: &Schema, name: &str) -> Option<usize> {
     let exact = schema.fields().iter().position(|field| field.name() == name);
     exact.or_else(|| schema.fields().iter().position(|field| field.name().eq_ignore_ascii_case(name)))
@@ -257,5 +306,18 @@ mod tests {
         let wanted = Arc::new(Schema::new(vec![Field::new("name", DataType::Utf8, false)]));
         let error = conform(&batch(), &wanted, &TableName::silver("t")).expect_err("an error");
         assert_eq!(error.to_string(), "column `name` of silver.t must not be null and is");
+    }
+
+    #[test]
+    fn wide_decimals_get_no_file_statistics() {
+        let schema = Schema::new(vec![
+            Field::new("day", DataType::Date32, true),
+            Field::new("net total", DataType::Decimal128(28, 2), true),
+            Field::new("price", DataType::Decimal128(12, 2), true),
+        ]);
+        let stats = |listed| sound_stats(&schema, &[], 32, listed);
+        assert_eq!(stats(None), Some(vec!["day".to_owned(), "price".to_owned()]));
+        let listed = vec!["`net total`".to_owned(), "day".to_owned()];
+        assert_eq!(stats(Some(listed)), Some(vec!["day".to_owned()]));
     }
 }

@@ -14,6 +14,7 @@
 
 mod create;
 mod metadata;
+mod redefine;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,13 +25,14 @@ use deltalake::kernel::{Action, Transaction};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
-use crate::error::{Error, Result, Retry};
+use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::fault;
 use crate::names::RunId;
 use crate::table::Table;
 
 pub(crate) use create::create;
 pub use metadata::evolve;
+pub use redefine::redefine;
 
 /// How often one commit is tried before the error is given to the caller.
 const ATTEMPTS_MAX: u32 = 30;
@@ -112,15 +114,21 @@ impl Table {
                 self.reload().await?;
                 return Ok(Outcome::Committed { version: self.version() });
             };
-            let before = Standing::of(self)?;
+            let before = (self.version(), Standing::of(self)?);
             self.reload().await?;
             if holds(self, &commit.txns).await? {
                 return Ok(settled(self, &commit));
             }
-            let again = match error.retry() {
-                Retry::Redo => commit.blind_append && before == Standing::of(self)?,
-                Retry::AfterBackoff => true,
-                Retry::Never => false,
+            let moved = before.0 != self.version();
+            let fits = commit.blind_append && before.1 == Standing::of(self)?;
+            let (error, again) = match error.retry() {
+                Retry::Redo => (error, fits),
+                Retry::AfterBackoff if moved && !fits => {
+                    let message = "another writer came first while the store failed";
+                    (Error::new(ErrorKind::Conflict, message).with_source(error), false)
+                }
+                Retry::AfterBackoff => (error, true),
+                Retry::Never => (error, false),
             };
             if !again || attempt >= ATTEMPTS_MAX {
                 return Err(error.context(format!("committing to {}", self.name())));
@@ -251,7 +259,6 @@ fn backoff(attempt: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn pauses_grow_and_stay_bounded() {
