@@ -1,0 +1,136 @@
+//! One layer as a program of its own, for reruns against the same spec.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use lake::report::{RunSummary, TaskOutcome, TaskReport, error_text};
+use lake::run::RunContext;
+use lake::spec::{Document, Header, Problems, did_you_mean};
+use lake::{Clock, Error, Lake, Result, TableName};
+
+use crate::{Failure, Output, Printer, log_to_stderr};
+
+/// What a layer brings to its program.
+pub trait Layer {
+    /// A table of the layer, from the spec.
+    type Plan;
+
+    /// The name of the program and of the section of the spec.
+    const NAME: &'static str;
+    /// What the program does, in a line.
+    const ABOUT: &'static str;
+
+    /// The plans of the section, each behind those that it reads; what is wrong goes to `problems`.
+    fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<Self::Plan>;
+
+    /// The table that a plan writes.
+    fn table(plan: &Self::Plan) -> TableName;
+
+    /// Brings the table of a plan up to date.
+    fn run(plan: &Self::Plan, place: &Place, context: &RunContext) -> impl Future<Output = Result<TaskReport>>;
+}
+
+/// Where a layer works.
+#[derive(Debug)]
+pub struct Place {
+    /// The tables.
+    pub lake: Lake,
+    /// The top of the spec.
+    pub header: Header,
+    /// The folder of the spec; relative paths start there.
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, Parser)]
+struct Cli {
+    /// The spec
+    #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]
+    spec: PathBuf,
+    /// Log more to stderr; twice for details. RUST_LOG overrides
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring the tables of this layer up to date with what they read
+    Run {
+        /// Only these tables; may be given several times, or separated by commas
+        #[arg(long, value_name = "TABLE", value_delimiter = ',')]
+        select: Vec<String>,
+        /// How the summary is printed
+        #[arg(long, value_enum, default_value = "table")]
+        output: Output,
+    },
+}
+
+/// The whole program of a layer.
+pub fn main<L: Layer>() -> ExitCode {
+    use clap::{CommandFactory, FromArgMatches};
+    let command = Cli::command().name(L::NAME).bin_name(L::NAME).about(L::ABOUT).version(env!("CARGO_PKG_VERSION"));
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    log_to_stderr(cli.verbose);
+    let printer = Printer;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return printer.failure(&Failure::Error(error.into())),
+    };
+    let Command::Run { select, output } = &cli.command;
+    match runtime.block_on(run::<L>(&cli.spec, select, *output, printer)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => printer.failure(&failure),
+    }
+}
+
+async fn run<L: Layer>(spec: &Path, select: &[String], output: Output, printer: Printer) -> Result<u8, Failure> {
+    let document = Document::load(spec)?;
+    let mut problems = document.problems();
+    let header = document.header(&mut problems);
+    document.check_names(L::NAME, &mut problems);
+    let plans = L::compile(&document, &header, &mut problems);
+    let plans = chosen::<L>(problems.finish(plans)?, select)?;
+    let lake = header.lake(document.folder(), Clock::system())?;
+    let place = Place { lake, header, folder: document.folder().to_owned() };
+    let context = RunContext::new(&place.lake);
+    let (started_at, mut tasks) = (place.lake.clock().now(), Vec::new());
+    for plan in &plans {
+        let started = place.lake.clock().now();
+        let answer = L::run(plan, &place, &context.for_task()).await;
+        let elapsed = (place.lake.clock().now() - started).to_std().unwrap_or_default();
+        tasks.push(match answer {
+            Ok(report) => TaskOutcome::done(report, 1, elapsed),
+            Err(error) => TaskOutcome::failed(L::table(plan), error, 1, elapsed),
+        });
+    }
+    let elapsed = (place.lake.clock().now() - started_at).to_std().unwrap_or_default();
+    let summary = RunSummary { run: context.run.clone(), spec: spec.display().to_string(), started_at, elapsed, tasks };
+    printer.data(&match output {
+        Output::Table => summary.to_text(),
+        Output::Json => format!("{}\n", summary.to_json()),
+    })?;
+    if let Err(error) = context.events.flush(&place.lake).await {
+        printer.note(&error_text(&error.context("the run is done, but its events were not recorded")));
+    }
+    Ok(summary.exit_code())
+}
+
+/// The plans named by `--select`, with or without the name of the layer; all without names.
+fn chosen<L: Layer>(plans: Vec<L::Plan>, select: &[String]) -> Result<Vec<L::Plan>> {
+    let known: Vec<String> = plans.iter().map(|plan| L::table(plan).to_string()).collect();
+    let full: Vec<String> = select
+        .iter()
+        .map(|name| if name.contains('.') { name.clone() } else { format!("{}.{name}", L::NAME) })
+        .collect();
+    if let Some(unknown) = full.iter().find(|name| !known.contains(name)) {
+        let error = Error::spec(format!("the spec has no table `{unknown}`"));
+        return Err(match did_you_mean(unknown, known.iter().map(String::as_str)) {
+            Some(hint) => error.hint(hint),
+            None => error,
+        });
+    }
+    let wanted = |plan: &L::Plan| full.is_empty() || full.contains(&L::table(plan).to_string());
+    Ok(plans.into_iter().filter(wanted).collect())
+}

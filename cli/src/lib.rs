@@ -1,0 +1,20 @@
+//! What the four programs share on the command line. Data goes to stdout, all else to stderr; the exit codes are
+//! [`EXIT_DONE`](lake::report::EXIT_DONE), [`EXIT_FAILED`](lake::report::EXIT_FAILED) and
+//! [`EXIT_USAGE`](lake::report::EXIT_USAGE).
+
+mod layer;
+mod log;
+mod printer;
+
+pub use layer::{Layer, Place, main as layer_main};
+pub use log::log_to_stderr;
+pub use printer::{Failure, Printer};
+
+/// How a command that reports prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people
+    Table,
+    /// One JSON value
+    Json,
+}

@@ -1,0 +1,21 @@
+//! The log of the programs, on stderr.
+
+use tracing_subscriber::EnvFilter;
+
+/// Log lines that are shown without `-v` and without RUST_LOG.
+const LOG_DEFAULT: &str = "error";
+/// With `-v`.
+const LOG_VERBOSE: &str = "warn,lake=info,bronze=info,silver=info,gold=info,orchestrator=info";
+/// With `-vv`.
+const LOG_DEBUG: &str = "info,lake=debug,bronze=debug,silver=debug,gold=debug,orchestrator=debug";
+
+/// Begins to log; `verbose` is how often `-v` was given. RUST_LOG overrides it.
+pub fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => LOG_DEFAULT,
+        1 => LOG_VERBOSE,
+        _ => LOG_DEBUG,
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true).init();
+}
