@@ -61,7 +61,13 @@ impl Grid {
                 shown.remove(position);
             }
         }
-        render(&shown)
+        render(&shown, false)
+    }
+
+    /// The whole table, however wide, with a line below the titles.
+    pub fn render_ruled(&self) -> String {
+        let shown: Vec<(&Column, &str)> = self.0.iter().map(|column| (column, column.title.as_str())).collect();
+        render(&shown, true)
     }
 }
 
@@ -70,9 +76,13 @@ fn width_of_line(shown: &[(&Column, &str)]) -> usize {
     widths + GAP.len() * shown.len().saturating_sub(1)
 }
 
-fn render(shown: &[(&Column, &str)]) -> String {
+fn render(shown: &[(&Column, &str)], ruled: bool) -> String {
     let rows = shown.iter().map(|(column, _)| column.cells.len()).max().unwrap_or(0);
     let mut out = line(shown, |_, title| title);
+    if ruled {
+        let rules = shown.iter().map(|(column, title)| "-".repeat(column.width(title)));
+        out.push_str(&format!("{}\n", rules.collect::<Vec<_>>().join(GAP)));
+    }
     for row in 0..rows {
         out.push_str(&line(shown, |column, _| column.cells.get(row).map_or("", String::as_str)));
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Figures, TaskReport, TaskState};
 use crate::error::Error;
-use crate::names::{RunId, TableName};
+use crate::names::TableName;
 
 /// Everything was done, or there was nothing to do.
 pub const EXIT_DONE: u8 = 0;
@@ -51,8 +51,8 @@ pub struct TaskOutcome {
 /// A run with its tasks, in the order in which they are shown.
 #[derive(Debug)]
 pub struct RunSummary {
-    /// The run.
-    pub run: RunId,
+    /// The id of the run.
+    pub run: String,
     /// The spec, as the user named it.
     pub spec: String,
     /// When the run began.
@@ -179,7 +179,7 @@ impl RunSummary {
     /// The whole run as one JSON object.
     pub fn to_json(&self) -> Value {
         json!({
-            "run_id": self.run.to_string(),
+            "run_id": self.run,
             "spec": self.spec,
             "status": self.status().as_str(),
             "exit_code": self.exit_code(),
