@@ -1,3 +1,18 @@
 //! Landing zone to bronze tables: every record of every file once, exactly as written.
+//!
+//! In the order of a record's walk: [`spec`] and [`plan`] are what the user asks for; [`discover`] finds files that are
+//! ready; [`ledger`] makes them a batch; [`decode`] turns a file into rows and rejected records; [`evolve`] fits the
+//! rows to the table; `append` brings a batch into it, once. [`run()`] does all of it.
 
+mod append;
 pub mod decode;
+pub mod discover;
+pub mod evolve;
+pub mod ledger;
+pub mod plan;
+mod run;
+pub mod spec;
+
+pub use plan::{SourcePlan, compile};
+pub use run::run;
+pub use spec::Source;

@@ -23,6 +23,7 @@ use lake::{Error, ErrorKind, Result};
 pub use self::bytes::{Compression, SourceFailure};
 pub use self::csv::{Dialect, EmptyIsNull, Header};
 pub use self::names::DuplicateColumns;
+pub(crate) use self::names::folded;
 pub use self::parquet::{ParquetDecoder, reader_options};
 
 /// Rows in one chunk at most.

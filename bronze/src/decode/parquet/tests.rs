@@ -84,7 +84,7 @@ fn times_become_microseconds_utc_and_nanoseconds_are_floored() {
 
 #[test]
 fn nested_values_are_json_text_with_every_digit() {
-    let inner = Decimal128Array::from(vec![Some(9_007_199_254_740_993_01), None])
+    let inner = Decimal128Array::from(vec![Some(900_719_925_474_099_301), None])
         .with_precision_and_scale(20, 2)
         .expect("a decimal");
     let members: Vec<(Arc<Field>, ArrayRef)> = vec![

@@ -1,0 +1,207 @@
+//! One batch, from its plan in the ledger to its one commit in the table.
+//!
+//! The order of the commits is what makes a batch happen once, whoever executes it and however often:
+//! 1. what could not be read is noted in the ledger;
+//! 2. rejected records enter the quarantine, once (`bronze:<source>` at N);
+//! 3. the data enters the table in one commit (`<source>` at N), with the columns that joined.
+//!
+//! Whoever comes later finds the batch done, or executes it again with the same files minus those noted as failed.
+
+mod open;
+mod pass;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use deltalake::kernel::Action;
+use deltalake::protocol::{DeltaOperation, SaveMode};
+use lake::accounting::Figures;
+use lake::columns::bronze_leading;
+use lake::commit::{Commit, Outcome, Txn, evolve};
+use lake::quarantine::QuarantineWriter;
+use lake::run::RunContext;
+use lake::table::Definition;
+use lake::write::discard;
+use lake::{Error, ErrorKind, Lake, Result, Root, Table, fault};
+
+use self::pass::{Job, Pass};
+use crate::discover::FoundFile;
+use crate::ledger::{Entry, Ledger, Status};
+use crate::plan::SourcePlan;
+
+/// How often a batch is read again because the table or the ledger moved meanwhile.
+const READS_MAX: usize = 20;
+
+/// What a source works with during a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub(crate) lake: &'a Lake,
+    pub(crate) landing: &'a Root,
+    pub(crate) plan: &'a SourcePlan,
+    pub(crate) ctx: &'a RunContext,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Executed {
+    /// Figures of what this run committed; nothing when another run did the batch.
+    pub(crate) figures: Figures,
+    /// Files of the batch that could not be read, with the reason.
+    pub(crate) failed: Vec<(String, String)>,
+    /// Names of the columns that joined the table.
+    pub(crate) new_columns: Vec<String>,
+    /// True when the table had data columns before.
+    pub(crate) had_columns: bool,
+    /// True when the batch is in the table by this run's hand.
+    pub(crate) ours: bool,
+}
+
+impl Work<'_> {
+    /// The table of the source, made when it is missing.
+    ///
+    /// # Errors
+    /// As [`Lake::create_or_open`].
+    pub(crate) async fn table(&self) -> Result<Table> {
+        let definition = Definition {
+            description: Some("raw records, every one as it came".into()),
+            ..Definition::new(std::sync::Arc::new(arrow::datatypes::Schema::new(bronze_leading())))
+        };
+        self.lake.create_or_open(&self.plan.table, &definition).await
+    }
+
+    /// The last batch that the table holds; 0 before the first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when the table cannot be read.
+    pub(crate) async fn done(&self) -> Result<i64> {
+        match self.lake.table(&self.plan.table).await? {
+            Some(table) => Ok(table.txn_version(self.plan.source()).await?.unwrap_or(0)),
+            None => Ok(0),
+        }
+    }
+
+    /// Executes a batch that the ledger holds and the table does not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when a store fails, [`ErrorKind::Accounting`] when the records do not add up; the batch
+    /// stays planned and a later run executes it.
+    pub(crate) async fn execute(&self, ledger: &mut Ledger, batch: i64) -> Result<Executed> {
+        for _ in 0..READS_MAX {
+            let mut table = self.table().await?;
+            if table.txn_version(self.plan.source()).await?.is_some_and(|done| done >= batch) {
+                return Ok(Executed::default());
+            }
+            let files = sorted(ledger.batch(batch), self.plan);
+            let job =
+                Job { lake: self.lake, landing: self.landing, plan: self.plan, ctx: self.ctx, table: &table, batch };
+            let pass = pass::read(job, files).await?;
+            if let Some(pass) = self.agree(ledger, batch, &table, pass).await?
+                && let Some(executed) = self.commit(ledger, batch, &mut table, pass).await?
+            {
+                return Ok(executed);
+            }
+            tracing::debug!(source = self.plan.source(), batch, "the batch is read again");
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("batch {batch} of {} could not be committed", self.plan.table)))
+    }
+
+    /// Notes the files that failed. `None` when the batch must be read again without them.
+    async fn agree(&self, ledger: &mut Ledger, batch: i64, table: &Table, pass: Pass) -> Result<Option<Pass>> {
+        let crossed = fault::cross("bronze_data_written");
+        let agreed = match crossed {
+            Ok(()) => self.note_failures(ledger, batch, &pass).await,
+            Err(error) => Err(error),
+        };
+        match agreed {
+            Ok(true) if !pass.spoiled => Ok(Some(pass)),
+            agreed => {
+                discard(table, &pass.written.files).await;
+                pass.quarantine.abort().await;
+                agreed.map(|_| None)
+            }
+        }
+    }
+
+    /// Writes what failed into the ledger. False when another run noted something since the ledger was read.
+    async fn note_failures(&self, ledger: &mut Ledger, batch: i64, pass: &Pass) -> Result<bool> {
+        if !pass.failures.is_empty() {
+            let entry = |(file, reason): &(FoundFile, String)| Entry {
+                batch: Some(batch),
+                file: file.clone(),
+                status: Status::Failed,
+                reason: Some(reason.clone()),
+            };
+            return ledger.note(pass.failures.iter().map(entry).collect(), &self.ctx.run).await;
+        }
+        let seen = ledger.notes();
+        ledger.reload().await?;
+        Ok(ledger.notes() == seen)
+    }
+
+    /// Commits a reading. `None` when the table moved so that the batch must be read again.
+    async fn commit(&self, ledger: &Ledger, batch: i64, table: &mut Table, pass: Pass) -> Result<Option<Executed>> {
+        let Pass { written, quarantine, figures, schema, .. } = pass;
+        let before = table.schema().fields().len();
+        let joined = schema.fields().iter().skip(before);
+        let new_columns = joined.map(|field| field.name().clone()).collect();
+        let prepared = match self.settle_rejects(&figures, quarantine, batch).await {
+            Ok(()) => evolve(table, &schema, &[]),
+            Err(error) => Err(error),
+        };
+        let metadata = match prepared {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                discard(table, &written.files).await;
+                return Err(error);
+            }
+        };
+        let commit = Commit {
+            point: "bronze_committed",
+            txns: vec![Txn::new(self.plan.source(), batch)],
+            operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
+            actions: metadata.into_iter().chain(written.files.iter().cloned().map(Action::Add)).collect(),
+            blind_append: true,
+            metrics: BTreeMap::from([("numOutputRows", written.rows), ("numSourceFiles", figures.files)]),
+            run: self.ctx.run.clone(),
+        };
+        match table.commit(commit).await {
+            Ok(Outcome::Committed { .. }) => {
+                let failure = |entry: &Entry| (entry.file.path.clone(), entry.reason.clone().unwrap_or_default());
+                let failed = ledger.failures(batch).map(failure).collect();
+                let had_columns = before > bronze_leading().len();
+                Ok(Some(Executed { figures, failed, new_columns, had_columns, ours: true }))
+            }
+            Ok(Outcome::AlreadyApplied { .. }) => {
+                discard(table, &written.files).await;
+                Ok(Some(Executed::default()))
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                discard(table, &written.files).await;
+                Ok(None)
+            }
+            // A store that did not answer may still do what it was asked for: the files stay, `vacuum` knows which.
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure that every record is accounted for, then brings the rejected ones into quarantine.
+    async fn settle_rejects(&self, figures: &Figures, quarantine: QuarantineWriter, batch: i64) -> Result<()> {
+        if let Err(error) = figures.check_bronze(&self.plan.table) {
+            quarantine.abort().await;
+            return Err(error);
+        }
+        let txn = Txn::new(format!("bronze:{}", self.plan.source()), batch);
+        quarantine.commit(txn, "bronze_quarantine_committed").await.map(drop)
+    }
+}
+
+/// Files in the order in which the source takes them.
+pub(crate) fn sorted(mut files: Vec<FoundFile>, plan: &SourcePlan) -> Vec<FoundFile> {
+    match plan.order {
+        crate::spec::Order::Name => files.sort_by(|a, b| a.path.cmp(&b.path)),
+        crate::spec::Order::ModificationTime => {
+            files.sort_by(|a, b| (a.modified_us, &a.path).cmp(&(b.modified_us, &b.path)));
+        }
+    }
+    files
+}

@@ -1,0 +1,136 @@
+//! Which files below a source's folder are its data.
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Endings of files that are unfinished, or that describe others.
+const EXCLUDED_ENDINGS: &[&str] = &[".tmp", ".part", ".crc", ".dfm", ".ctrl", ".inprogress"];
+
+/// Which files below a source's folder are its data. Paths are relative to that folder.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    include: Option<Globs>,
+    exclude: Globs,
+    default_excludes: bool,
+}
+
+/// Globs of names (those without a slash) and of whole paths.
+#[derive(Debug, Clone, Default)]
+struct Globs {
+    names: GlobSet,
+    paths: GlobSet,
+}
+
+impl Filter {
+    /// Files that one of `include` matches (all, when it is empty), without those that one of `exclude` matches and
+    /// without the default ones. Globs that are none match nothing; see [`Filter::check`].
+    pub fn new(include: &[String], exclude: &[String], default_excludes: bool) -> Self {
+        let include = (!include.is_empty()).then(|| Globs::new(include));
+        Self { include, exclude: Globs::new(exclude), default_excludes }
+    }
+
+    /// Tells why a text is not a glob.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check(glob: &str) -> Result<(), String> {
+        compile(glob).map(drop).map_err(|error| error.kind().to_string())
+    }
+
+    /// True for a file that is data of the source.
+    pub fn takes(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let hidden = self.default_excludes
+            && (path.split('/').any(is_hidden) || EXCLUDED_ENDINGS.iter().any(|ending| ends_with(name, ending)));
+        let included = self.include.as_ref().is_none_or(|globs| globs.matches(path, name));
+        included && !hidden && !self.exclude.matches(path, name)
+    }
+
+    /// True when files below this folder can be data of the source.
+    pub fn enters(&self, folder: &str) -> bool {
+        !(self.default_excludes && folder.split('/').any(is_hidden))
+    }
+
+    /// True when a file of 0 bytes is left out.
+    pub fn skips_empty(&self) -> bool {
+        self.default_excludes
+    }
+}
+
+impl Globs {
+    fn new(globs: &[String]) -> Self {
+        let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        for glob in globs {
+            if let Ok(compiled) = compile(glob) {
+                if glob.contains('/') {
+                    paths.add(compiled)
+                } else {
+                    names.add(compiled)
+                };
+            }
+        }
+        Self { names: names.build().unwrap_or_default(), paths: paths.build().unwrap_or_default() }
+    }
+
+    fn matches(&self, path: &str, name: &str) -> bool {
+        self.names.is_match(name) || self.paths.is_match(path)
+    }
+}
+
+fn compile(glob: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(glob.strip_prefix("./").unwrap_or(glob)).literal_separator(true).build()
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(['_', '.'])
+}
+
+fn ends_with(name: &str, ending: &str) -> bool {
+    let start = name.len().checked_sub(ending.len());
+    start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+        let owned = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
+        Filter::new(&owned(include), &owned(exclude), true)
+    }
+
+    #[test]
+    fn markers_and_unfinished_files_are_no_data() {
+        let all = filter(&[], &[]);
+        for path in ["part-0.csv", "a/b c.csv", "crc", "x.tmp.csv", "tmp/a.csv", "é.csv"] {
+            assert!(all.takes(path), "{path}");
+        }
+        let skipped = [
+            "_SUCCESS",
+            ".part-0.csv.crc",
+            "LOAD1.dfm",
+            "orders.csv.tmp",
+            "a.CSV.PART",
+            "b.ctrl",
+            "c.inprogress",
+            "_temporary/0/part-1.csv",
+            "a/.git/x.csv",
+        ];
+        for path in skipped {
+            assert!(!all.takes(path), "{path}");
+        }
+        assert!(!all.enters("_temporary") && !all.enters("a/_b") && all.enters("a/b"));
+        let everything = Filter::new(&[], &[], false);
+        assert!(everything.takes("_SUCCESS") && everything.enters("_temporary") && !everything.skips_empty());
+    }
+
+    #[test]
+    fn a_glob_without_a_slash_is_one_of_names() {
+        let csv = filter(&["*.csv"], &["old_*", "archive/**"]);
+        assert!(csv.takes("a.csv") && csv.takes("2024/05/a.csv"));
+        assert!(!csv.takes("a.json") && !csv.takes("2024/old_a.csv") && !csv.takes("archive/2024/a.csv"));
+        let deep = filter(&["2024/*/*.csv"], &[]);
+        assert!(deep.takes("2024/05/a.csv"));
+        assert!(!deep.takes("2024/a.csv") && !deep.takes("2024/05/01/a.csv"));
+        assert!(filter(&["**/a.csv"], &[]).takes("x/y/a.csv"));
+    }
+}

@@ -1,0 +1,311 @@
+//! From the options of a source to a plan; every problem at once.
+
+use std::time::Duration;
+
+use lake::TableName;
+use lake::columns;
+use lake::spec::{Entry, Problem, Problems, SpecPath};
+
+use crate::decode::{self, Compression, Dialect, Header, TextFormat};
+use crate::discover::Filter;
+use crate::spec::{self, BadRecords, Csv, OnOverwrite, Order, Source};
+
+/// A validated bronze source.
+#[derive(Debug, Clone)]
+pub struct SourcePlan {
+    /// The table; its name is that of the source.
+    pub table: TableName,
+    /// The folder below the landing root, without slashes at its ends; empty for all of it.
+    pub folder: String,
+    /// Which files below the folder are taken.
+    pub filter: Filter,
+    /// Whether folders below the folder are searched.
+    pub recursive: bool,
+    /// How the files are read.
+    pub format: Format,
+    /// How long a file must stand unchanged before it is taken.
+    pub settle: Duration,
+    /// What becomes of a path that comes back with other content.
+    pub on_overwrite: OnOverwrite,
+    /// The order in which new files are taken.
+    pub order: Order,
+    /// Files in one batch at most.
+    pub max_files_per_batch: u64,
+    /// Bytes in one batch at most.
+    pub max_bytes_per_batch: u64,
+    /// What becomes of a record that cannot be read.
+    pub bad_records: BadRecords,
+}
+
+/// How the files of a source are read.
+#[derive(Debug, Clone)]
+pub enum Format {
+    /// As text, after undoing the compression.
+    Text(TextFormat, Compression),
+    /// As Parquet.
+    Parquet(decode::DuplicateColumns),
+}
+
+impl SourcePlan {
+    /// The name of the source.
+    pub fn source(&self) -> &str {
+        &self.table.name
+    }
+}
+
+/// Checks the options of a source. Returns a plan when they are sound; problems go to `problems`.
+pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourcePlan> {
+    let before = problems.len();
+    let raw = &entry.raw;
+    let mut check = Check { entry, problems };
+    let folder = check.folder();
+    let filter = check.filter();
+    let format = check.format();
+    if raw.max_bytes_per_batch.as_bytes() == 0 {
+        check.add("max_bytes_per_batch", "a batch cannot hold 0 bytes");
+    }
+    (problems.len() == before).then(|| SourcePlan {
+        table: TableName::bronze(&entry.name),
+        folder,
+        filter,
+        recursive: raw.recursive,
+        format,
+        settle: raw.settle.as_std(),
+        on_overwrite: raw.on_overwrite,
+        order: raw.order,
+        max_files_per_batch: raw.max_files_per_batch,
+        max_bytes_per_batch: raw.max_bytes_per_batch.as_bytes(),
+        bad_records: raw.bad_records,
+    })
+}
+
+struct Check<'a> {
+    entry: &'a Entry<Source>,
+    problems: &'a mut Problems,
+}
+
+impl Check<'_> {
+    fn add(&mut self, key: &str, message: impl Into<String>) {
+        self.problems.add(Problem::at(&self.entry.path.key(key), message));
+    }
+
+    fn folder(&mut self) -> String {
+        let path = &self.entry.raw.path;
+        let place = self.entry.path.key("path");
+        let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        let problem = if path.contains("://") || path.starts_with('/') {
+            Some(Problem::at(&place, format!("`{path}` is not below the landing root")).hint("write `orders/`"))
+        } else if parts.contains(&"..") {
+            Some(Problem::at(&place, format!("`{path}` leaves the landing root")))
+        } else if path.contains(['*', '?']) {
+            let hint = "globs belong into `include`; `path` is a folder";
+            Some(Problem::at(&place, format!("`{path}` is not a folder")).hint(hint))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            self.problems.add(problem);
+        }
+        parts.join("/")
+    }
+
+    fn filter(&mut self) -> Filter {
+        let raw = &self.entry.raw;
+        for (key, globs) in [("include", &raw.include), ("exclude", &raw.exclude)] {
+            for (index, glob) in globs.iter().enumerate() {
+                if let Err(reason) = Filter::check(glob) {
+                    let place = self.entry.path.key(key).index(index);
+                    self.problems.add(Problem::at(&place, format!("`{glob}` is not a glob: {reason}")));
+                }
+            }
+        }
+        Filter::new(&raw.include, &raw.exclude, raw.default_excludes)
+    }
+
+    fn format(&mut self) -> Format {
+        let raw = &self.entry.raw;
+        if raw.csv.is_some() && raw.format != spec::Format::Csv {
+            self.add("csv", "`csv` says nothing about files of another format");
+        }
+        let compression = match raw.compression {
+            spec::Compression::Auto => Compression::Auto,
+            spec::Compression::None => Compression::None,
+            spec::Compression::Gzip => Compression::Gzip,
+        };
+        match raw.format {
+            spec::Format::Csv => Format::Text(TextFormat::Csv(self.dialect()), compression),
+            spec::Format::Json => Format::Text(TextFormat::Json, compression),
+            spec::Format::Parquet => {
+                if raw.compression != spec::Compression::Auto {
+                    self.add("compression", "`compression` says nothing about Parquet, which has its own inside");
+                }
+                Format::Parquet(duplicates(raw.duplicate_columns))
+            }
+        }
+    }
+
+    fn dialect(&mut self) -> Dialect {
+        let raw = self.entry.raw.csv.clone().unwrap_or_default();
+        let place = self.entry.path.key("csv");
+        let mut of = |key: &str, text: &str| character(text, &place.key(key), self.problems);
+        let delimiter = of("delimiter", &raw.delimiter).unwrap_or(b',');
+        let quote = raw.quote.as_deref().and_then(|text| of("quote", text));
+        let escape = raw.escape.as_deref().and_then(|text| of("escape", text));
+        let comment = raw.comment.as_deref().and_then(|text| of("comment", text));
+        let named = [("quote", quote), ("escape", escape), ("comment", comment)];
+        for (key, _) in named.iter().filter(|(_, character)| *character == Some(delimiter)) {
+            self.problems.add(Problem::at(&place.key(*key), format!("`{key}` and `delimiter` are the same character")));
+        }
+        if quote.is_some() && quote == comment {
+            self.problems.add(Problem::at(&place.key("comment"), "`comment` and `quote` are the same character"));
+        }
+        Dialect {
+            header: self.header(&raw, &place),
+            delimiter,
+            quote,
+            escape,
+            comment,
+            null_values: raw.null_values,
+            empty_is_null: match raw.empty_is_null {
+                spec::EmptyIsNull::Unquoted => decode::EmptyIsNull::Unquoted,
+                spec::EmptyIsNull::Always => decode::EmptyIsNull::Always,
+                spec::EmptyIsNull::Never => decode::EmptyIsNull::Never,
+            },
+            duplicate_columns: duplicates(self.entry.raw.duplicate_columns),
+        }
+    }
+
+    fn header(&mut self, raw: &Csv, place: &SpecPath) -> Header {
+        let columns = place.key("columns");
+        match (raw.header, raw.columns.is_empty()) {
+            (true, false) => {
+                let hint = "`header: false` when the files have no header";
+                self.problems.add(Problem::at(&columns, "the header names the columns already").hint(hint));
+            }
+            (false, true) => {
+                let message = "without a header the columns must be named";
+                self.problems.add(Problem::at(&columns, message).hint("columns: [order_id, status, amount]"));
+            }
+            _ => {}
+        }
+        if raw.leading_op && raw.header {
+            let problem = Problem::at(&place.key("leading_op"), "`leading_op` needs `header: false`");
+            self.problems.add(problem.hint("with a header the operation is a column like the others"));
+        }
+        for (index, name) in raw.columns.iter().enumerate() {
+            let twin = raw.columns[..index].iter().any(|other| other.eq_ignore_ascii_case(name));
+            let message = match () {
+                () if name.is_empty() => "a column needs a name".to_owned(),
+                () if columns::is_technical(name) => format!("`{name}` is a technical column of every bronze table"),
+                () if twin => format!("`{name}` is named twice"),
+                () => continue,
+            };
+            self.problems.add(Problem::at(&columns.index(index), message));
+        }
+        match raw.header {
+            true => Header::Present,
+            false => Header::Given { columns: raw.columns.clone(), leading_op: raw.leading_op },
+        }
+    }
+}
+
+/// One ASCII character, which may be written `\t`.
+fn character(text: &str, place: &SpecPath, problems: &mut Problems) -> Option<u8> {
+    match text.as_bytes() {
+        b"\\t" => Some(b'\t'),
+        [b'\n' | b'\r'] => {
+            problems.add(Problem::at(place, "a line break ends a record and cannot be anything else"));
+            None
+        }
+        [character] => Some(*character),
+        _ => {
+            let message = format!("expected one ASCII character, found `{text}`");
+            problems.add(Problem::at(place, message));
+            None
+        }
+    }
+}
+
+fn duplicates(duplicates: spec::DuplicateColumns) -> decode::DuplicateColumns {
+    match duplicates {
+        spec::DuplicateColumns::Fail => decode::DuplicateColumns::Fail,
+        spec::DuplicateColumns::Rename => decode::DuplicateColumns::Rename,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lake::spec::Document;
+
+    fn compiled(source: &str) -> Result<SourcePlan, String> {
+        let text = format!("name: shop\nbronze:\n  s: {source}\n");
+        let document = Document::parse("pipelines.yaml", &text);
+        let mut problems = document.problems();
+        let entries = document.section::<Source>("bronze", &mut problems);
+        let plan = entries.first().and_then(|entry| compile(entry, &mut problems));
+        problems.finish(()).map_err(|problems| problems.to_string())?;
+        Ok(plan.expect("a plan without problems"))
+    }
+
+    #[track_caller]
+    fn problem(source: &str, expected: &str) {
+        let problems = compiled(source).expect_err("a problem");
+        assert!(problems.contains(expected), "{problems}");
+    }
+
+    #[test]
+    fn the_least_a_source_says_gives_the_defaults() {
+        let plan = compiled("{path: ./orders//, format: csv}").expect("a plan");
+        assert_eq!((plan.folder.as_str(), plan.source()), ("orders", "s"));
+        assert_eq!(plan.settle, Duration::from_secs(2));
+        assert_eq!((plan.max_files_per_batch, plan.max_bytes_per_batch), (1000, 10 << 30));
+        assert!(
+            matches!(&plan.format, Format::Text(TextFormat::Csv(csv), Compression::Auto) if *csv == Dialect::default())
+        );
+        assert_eq!(compiled("{path: ./, format: json}").expect("a plan").folder, "");
+    }
+
+    #[test]
+    fn every_csv_option_reaches_the_dialect() {
+        let plan = compiled(
+            "{path: a, format: csv, duplicate_columns: rename, csv: {header: false, columns: [a, b], leading_op: true, \
+             delimiter: '\\t', quote: null, escape: '\\', comment: '#', null_values: ['NULL'], empty_is_null: never}}",
+        );
+        let Ok(SourcePlan { format: Format::Text(TextFormat::Csv(dialect), _), .. }) = plan else { panic!("{plan:?}") };
+        assert_eq!(
+            dialect,
+            Dialect {
+                header: Header::Given { columns: vec!["a".into(), "b".into()], leading_op: true },
+                delimiter: b'\t',
+                quote: None,
+                escape: Some(b'\\'),
+                comment: Some(b'#'),
+                null_values: vec!["NULL".into()],
+                empty_is_null: decode::EmptyIsNull::Never,
+                duplicate_columns: decode::DuplicateColumns::Rename,
+            }
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_said() {
+        problem("{format: csv}", "`path` is missing");
+        problem("{path: ../x, format: csv}", "leaves the landing root");
+        problem("{path: /x, format: csv}", "not below the landing root");
+        problem("{path: x/*.csv, format: csv}", "globs belong into `include`");
+        problem("{path: x, format: csv, include: ['a[']}", "`a[` is not a glob");
+        problem("{path: x, format: avro}", "`avro` is not supported yet");
+        problem("{path: x, format: csv, clean_source: {mode: off}}", "`clean_source` is not supported yet");
+        problem("{path: x, format: json, csv: {header: false}}", "says nothing about files of another format");
+        problem("{path: x, format: csv, csv: {header: false}}", "the columns must be named");
+        problem("{path: x, format: csv, csv: {columns: [a]}}", "the header names the columns already");
+        problem("{path: x, format: csv, csv: {leading_op: true}}", "needs `header: false`");
+        problem("{path: x, format: csv, csv: {header: false, columns: [a, A]}}", "`A` is named twice");
+        problem("{path: x, format: csv, csv: {header: false, columns: [_batch_id]}}", "technical column");
+        problem("{path: x, format: csv, csv: {delimiter: '||'}}", "expected one ASCII character, found `||`");
+        problem("{path: x, format: csv, csv: {delimiter: '\"'}}", "the same character");
+        problem("{path: x, format: csv, max_files_per_batch: 0}", "too small");
+        problem("{path: x, format: csv, max_bytes_per_batch: 0B}", "0 bytes");
+    }
+}
