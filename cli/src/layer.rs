@@ -106,7 +106,8 @@ async fn run<L: Layer>(spec: &Path, select: &[String], output: Output, printer: 
         });
     }
     let elapsed = (place.lake.clock().now() - started_at).to_std().unwrap_or_default();
-    let summary = RunSummary { run: context.run.clone(), spec: spec.display().to_string(), started_at, elapsed, tasks };
+    let summary =
+        RunSummary { run: context.run.to_string(), spec: spec.display().to_string(), started_at, elapsed, tasks };
     printer.data(&match output {
         Output::Table => summary.to_text(),
         Output::Json => format!("{}\n", summary.to_json()),
