@@ -1,0 +1,56 @@
+//! The `gold` program: brings gold tables up to date with what they read, against the same spec as the orchestrator.
+
+use std::process::ExitCode;
+
+use cli::{Layer, Place};
+use gold::Plan;
+use lake::report::TaskReport;
+use lake::run::RunContext;
+use lake::spec::{Document, Header, Problem, Problems, SpecPath};
+use lake::{Result, TableName};
+
+struct Gold;
+
+/// What gold needs to know of a silver table.
+#[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-aliases" = {"unique_key": "keys"}))]
+struct Keyed {
+    keys: Vec<String>,
+}
+
+impl Layer for Gold {
+    type Plan = Plan;
+
+    const NAME: &'static str = "gold";
+    const ABOUT: &'static str = "Brings gold tables up to date: results of queries and daily history";
+
+    fn compile(document: &Document, _: &Header, problems: &mut Problems) -> Vec<Plan> {
+        // What is wrong with a silver table is told by `silver` and by the orchestrator.
+        let silver = document.section::<Keyed>("silver", &mut document.problems());
+        let keys_of = |table: &TableName| {
+            let entry = silver.iter().find(|entry| entry.name == table.name)?;
+            Some(entry.raw.keys.clone())
+        };
+        let entries = document.section("gold", problems);
+        let plans: Vec<Plan> = entries.iter().filter_map(|entry| gold::compile(entry, &keys_of, problems)).collect();
+        gold::in_order(plans).unwrap_or_else(|circle| {
+            let names = circle.iter().map(|table| format!("`{table}`")).collect::<Vec<_>>().join(", ");
+            let message = format!("these tables need one another in a circle: {names}");
+            problems.add(Problem::at(&SpecPath::of(["gold"]), message));
+            Vec::new()
+        })
+    }
+
+    fn table(plan: &Plan) -> TableName {
+        plan.table().clone()
+    }
+
+    async fn run(plan: &Plan, place: &Place, context: &RunContext) -> Result<TaskReport> {
+        gold::run(&place.lake, plan, context, place.header.timezone).await
+    }
+}
+
+fn main() -> ExitCode {
+    cli::layer_main::<Gold>()
+}

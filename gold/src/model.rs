@@ -1,0 +1,179 @@
+//! A model: the result of a query as a table, computed again in full when a source or the query has changed.
+//!
+//! A run reads each source at the version that the run has settled on, so that the tables of one run are one
+//! consistent cut. One commit then removes every file, adds the new ones and carries
+//!
+//! - `gold.x:silver.y` = version read, for each source;
+//! - when the recipe is new ([`Recipe`]: query, partitions, identity of the sources), `gold.x:recipe` = its next count,
+//!   with the schema and the recipe itself as table metadata.
+//!
+//! **Nothing to do** is: the recipe is the same and each source version is held, or a newer one. Then nothing is
+//! computed. A query with functions of time or chance (`current_date`) is never up to date: such a run counts as a new
+//! recipe.
+//!
+//! **Two runs at once.** Both compute; the log lets one commit first. If the other's transactions are held by then, its
+//! work is done. If not — it read newer sources, or its recipe is another one — it is told of the conflict, looks again
+//! and computes from where the table stands now. A run never takes a table back: where the table already holds a newer
+//! version of a source than the run has settled on, that newer version is read. So with two runs whose cuts cross, the
+//! table ends with the newest version of each source.
+//!
+//! **A crash** between files and commit leaves files that no version names; the next run does the work again. **A lost
+//! answer** is found out by reading the transactions again, which the commit does itself.
+//!
+//! A source that does not exist yet is no error: in a new pipeline not every source has had files. The model waits.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Column;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, Partitioning};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream_partitioned};
+use lake::commit::Txn;
+use lake::report::TaskReport;
+use lake::run::RunContext;
+use lake::session::Session;
+use lake::spec::did_you_mean;
+use lake::table::Definition;
+use lake::{Context, Error, ErrorKind, Lake, Result, Table};
+
+use crate::answer;
+use crate::output;
+use crate::plan::ModelPlan;
+use crate::publish::Publication;
+use crate::recipe::{Held, Recipe, source_app};
+use crate::write::Rows;
+
+/// Brings the table of a model up to date.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when the query cannot be planned or computed or its result is no table,
+/// [`ErrorKind::Table`] when the table is something else, [`ErrorKind::Conflict`] when the work must be done again.
+pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> Result<TaskReport> {
+    let held_table = lake.table(&plan.table).await?;
+    let mut sources = Vec::new();
+    for name in &plan.sources {
+        match ctx.pins.open(lake, name).await? {
+            Some(source) => sources.push(source),
+            None => return Ok(answer::waiting(&plan.table, held_table.as_ref(), name)),
+        }
+    }
+    let recipe =
+        Recipe { query: Some(plan.query.clone()), partition_by: plan.partition_by.clone(), ..Recipe::default() };
+    let recipe = recipe.with_sources(&sources)?;
+    let held = Held::of(held_table.as_ref(), &plan.sources).await?;
+    if held.recipe.as_ref().is_some_and(|held| held.strategy.is_some()) {
+        return Err(Error::new(
+            ErrorKind::Table,
+            format!("{} holds a snapshot, and the spec has a query for it", plan.table),
+        )
+        .hint("its days would be lost: give the model another name, or remove the table's folder first"));
+    }
+
+    let same = held.recipe.as_ref() == Some(&recipe);
+    let current = |source: &Table| held.version_of(source.name(), &recipe).is_some_and(|held| held >= version(source));
+    if same && plan.unstable.is_empty() && sources.iter().all(current) {
+        return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), &sources));
+    }
+    for source in &mut sources {
+        if let Some(newer) = held.version_of(source.name(), &recipe).filter(|held| *held > version(source)) {
+            *source = lake.table_at(source.name(), u64::try_from(newer).unwrap_or_default()).await?;
+        }
+    }
+    let mut txns: Vec<Txn> =
+        sources.iter().map(|source| Txn::new(source_app(&plan.table, source.name()), version(source))).collect();
+    if !same || !plan.unstable.is_empty() {
+        txns.push(held.next_change(&plan.table));
+    }
+    compute(lake, plan, ctx, &sources, &recipe, txns).await
+}
+
+async fn compute(
+    lake: &Lake,
+    plan: &ModelPlan,
+    ctx: &RunContext,
+    sources: &[Table],
+    recipe: &Recipe,
+    txns: Vec<Txn>,
+) -> Result<TaskReport> {
+    let session = lake.session()?;
+    let result = Computation::plan(&session, plan, sources).await?;
+    let definition = Definition {
+        partition_by: plan.partition_by.clone(),
+        description: Some(plan.query.clone()),
+        ..Definition::new(Arc::clone(&result.schema))
+    };
+    let mut table = lake.create_or_open(&plan.table, &definition).await?;
+    let publication = Publication {
+        definition: Definition { properties: vec![recipe.property()?], ..definition },
+        removes: table.removes(|_| true)?,
+        predicate: None,
+        txns,
+    };
+    let published =
+        publication.publish(result.rows()?, &mut table, ctx).await.context(|| format!("computing {}", plan.table))?;
+
+    let mut report = answer::changed(&plan.table, sources, &published)?;
+    if !plan.unstable.is_empty() {
+        let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        report.notes.push(format!("computed in every run, because its query asks for {functions}"));
+    }
+    Ok(report)
+}
+
+/// A planned query.
+struct Computation {
+    plan: Arc<dyn ExecutionPlan>,
+    session: Session,
+    /// The columns of the table.
+    schema: SchemaRef,
+}
+
+impl Computation {
+    async fn plan(session: &Session, plan: &ModelPlan, sources: &[Table]) -> Result<Self> {
+        for source in sources {
+            session.register(source).await?;
+        }
+        let planning = || format!("planning the query of {}", plan.table);
+        let frame = session.sql(&plan.query).await.context(planning)?;
+        output::columns(frame.schema().as_arrow(), &plan.table)?;
+        let frame = by_partition(frame, plan)?;
+        let physical = frame.create_physical_plan().await.context(planning)?;
+        // Only now have types settled: the planner makes the sides of a union alike, for one.
+        let schema = output::columns(&physical.schema(), &plan.table)?;
+        Ok(Self { plan: physical, session: session.clone(), schema })
+    }
+
+    fn rows(&self) -> Result<Rows> {
+        let ordered = self.plan.output_ordering().is_some();
+        let parts = execute_stream_partitioned(Arc::clone(&self.plan), self.session.context().task_ctx())?;
+        Ok(Rows { parts, ordered })
+    }
+}
+
+/// The rows of one partition of the table in one part of the result, so that they share files.
+fn by_partition(frame: DataFrame, plan: &ModelPlan) -> Result<DataFrame> {
+    if plan.partition_by.is_empty() {
+        return Ok(frame);
+    }
+    let names: Vec<String> = frame.schema().fields().iter().map(|field| field.name().clone()).collect();
+    if let Some(column) = plan.partition_by.iter().find(|column| !names.contains(column)) {
+        let error =
+            Error::new(ErrorKind::Query, format!("{} has no column `{column}` to be partitioned by", plan.table));
+        return Err(match did_you_mean(column, names.iter().map(String::as_str)) {
+            Some(hint) => error.hint(hint),
+            None => error,
+        });
+    }
+    if plan.partition_by.len() == names.len() {
+        let message = format!("every column of {} is a partition column", plan.table);
+        return Err(Error::new(ErrorKind::Query, message).hint("leave one column out of `partition_by`"));
+    }
+    let columns: Vec<Expr> = plan.partition_by.iter().map(|name| Expr::Column(Column::new_unqualified(name))).collect();
+    let parts = frame.task_ctx().session_config().target_partitions();
+    Ok(frame.repartition(Partitioning::Hash(columns, parts))?)
+}
+
+fn version(table: &Table) -> i64 {
+    i64::try_from(table.version()).unwrap_or(i64::MAX)
+}

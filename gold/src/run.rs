@@ -1,0 +1,34 @@
+//! One run of one gold table.
+
+use chrono_tz::Tz;
+use lake::commit::redoing;
+use lake::report::TaskReport;
+use lake::run::RunContext;
+use lake::{Lake, Result};
+
+use crate::plan::Plan;
+use crate::{model, snapshot};
+
+/// Brings a gold table up to date with its sources, at the versions that the run has settled on. `zone` says which day
+/// it is.
+///
+/// A source that does not exist yet is waited for: the report says so and nothing is done.
+///
+/// # Errors
+/// [`ErrorKind::Query`](lake::ErrorKind::Query) when a query cannot be planned or computed,
+/// [`ErrorKind::Spec`](lake::ErrorKind::Spec), [`ErrorKind::Data`](lake::ErrorKind::Data) and
+/// [`ErrorKind::Table`](lake::ErrorKind::Table) when plan, rows and table do not fit each other,
+/// [`ErrorKind::Store`](lake::ErrorKind::Store) when the store keeps failing. Nothing of the change is in the table
+/// then.
+pub async fn run(lake: &Lake, plan: &Plan, ctx: &RunContext, zone: Tz) -> Result<TaskReport> {
+    let day = lake.clock().today(zone);
+    let report = redoing(lake.clock(), async || match plan {
+        Plan::Model(plan) => model::refresh(lake, plan, ctx).await,
+        Plan::Snapshot(plan) => snapshot::take(lake, plan, ctx, day).await,
+    })
+    .await?;
+    if let Some(version) = report.version {
+        ctx.pins.set(plan.table(), version);
+    }
+    Ok(report)
+}

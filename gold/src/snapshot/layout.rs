@@ -1,0 +1,201 @@
+//! The columns of a snapshot: which of the source are kept, which make a row differ, and what the table has besides.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use lake::columns::{CHANGE, SNAPSHOT_DATE, is_silver_technical, is_technical};
+use lake::schema::type_name;
+use lake::spec::did_you_mean;
+use lake::table::with_new_columns;
+use lake::{Error, ErrorKind, Layer, Result, Table};
+
+use crate::plan::SnapshotPlan;
+use crate::spec::Strategy;
+
+/// The columns of a snapshot.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The columns of the table after this run: those that it has, then new ones. Columns that the source has lost, or
+    /// that are not kept any more, stay and are null from now on.
+    pub(super) schema: SchemaRef,
+    /// The columns of the source that are kept.
+    pub(super) kept: Vec<String>,
+    /// Those of them that make a row differ.
+    pub(super) compared: Vec<String>,
+    /// The columns that the table had before this run.
+    known: Vec<String>,
+    /// True when a key column may be null.
+    pub(super) nullable_keys: bool,
+}
+
+impl Layout {
+    /// The columns for a plan, a source and the table as it stands.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`] when the source lacks a column of the plan, [`ErrorKind::Table`] when a column has another
+    /// type than in the table.
+    pub(super) fn new(plan: &SnapshotPlan, source: &Table, table: Option<&Table>) -> Result<Self> {
+        let from = source.schema();
+        let table = table.map(Table::schema);
+        Self::of(plan, &from, table.as_deref())
+    }
+
+    fn of(plan: &SnapshotPlan, source: &Schema, table: Option<&Schema>) -> Result<Self> {
+        let kept = kept(plan, source)?;
+        let compared = match plan.compare_columns.is_empty() {
+            true => kept.iter().filter(|name| !plan.keys.contains(name)).cloned().collect(),
+            false => plan.compare_columns.clone(),
+        };
+        for (key, names) in [("keys", &plan.keys), ("compare_columns", &compared)] {
+            if let Some(name) = names.iter().find(|name| !kept.contains(name)) {
+                return Err(missing(plan, key, name, kept.iter().map(String::as_str)));
+            }
+        }
+        let wanted = wanted(plan, source, &kept)?;
+        if let Some(table) = table {
+            check_types(plan, &wanted, table)?;
+        }
+        let schema = match table {
+            None => Arc::new(wanted),
+            Some(table) => with_new_columns(table, &wanted).unwrap_or_else(|| Arc::new(table.clone())),
+        };
+        let nullable_keys = plan.keys.iter().any(|key| source.field_with_name(key).is_ok_and(Field::is_nullable));
+        let known = table.unwrap_or(&Schema::empty()).fields().iter().map(|field| field.name().clone()).collect();
+        Ok(Self { schema, kept, compared, known, nullable_keys })
+    }
+
+    /// True for a column that comes from the source.
+    pub(super) fn is_kept(&self, name: &str) -> bool {
+        self.kept.iter().any(|kept| kept == name)
+    }
+
+    /// True for a column that the table had before this run.
+    pub(super) fn is_known(&self, name: &str) -> bool {
+        self.known.iter().any(|known| known == name)
+    }
+}
+
+fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> {
+    let names = || source.fields().iter().map(|field| field.name().as_str());
+    if let Some(ours) = names().find(|name| [SNAPSHOT_DATE, CHANGE].iter().any(|ours| ours.eq_ignore_ascii_case(name)))
+        && (plan.columns.is_empty() || plan.columns.iter().any(|column| column == ours))
+    {
+        let message = format!("{} has a column `{ours}`, which {} itself adds", plan.source, plan.table);
+        return Err(Error::spec(message).hint("list the other columns in `columns`"));
+    }
+    if plan.columns.is_empty() {
+        let technical = |name: &str| match plan.source.layer {
+            Layer::Silver => is_silver_technical(name),
+            Layer::Bronze => is_technical(name),
+            _ => false,
+        };
+        return Ok(names().filter(|name| !technical(name)).map(str::to_owned).collect());
+    }
+    if let Some(name) = plan.columns.iter().find(|name| source.field_with_name(name).is_err()) {
+        return Err(missing(plan, "columns", name, names()));
+    }
+    Ok(plan.columns.clone())
+}
+
+fn missing<'a>(plan: &SnapshotPlan, key: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let error = Error::spec(format!("{} has no column `{name}` (`{key}` of {})", plan.source, plan.table));
+    match did_you_mean(name, known) {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+/// The day, the change and the kept columns, these nullable: a source may gain columns and lose `not null`.
+fn wanted(plan: &SnapshotPlan, source: &Schema, kept: &[String]) -> Result<Schema> {
+    let mut fields = vec![Field::new(SNAPSHOT_DATE, DataType::Date32, false)];
+    if plan.strategy == Strategy::ChangedOnly {
+        fields.push(Field::new(CHANGE, DataType::Utf8, false));
+    }
+    for name in kept {
+        fields.push(source.field_with_name(name)?.clone().with_nullable(true));
+    }
+    Ok(Schema::new(fields))
+}
+
+fn check_types(plan: &SnapshotPlan, wanted: &Schema, table: &Schema) -> Result<()> {
+    for field in wanted.fields() {
+        let held = table.fields().iter().find(|held| held.name().eq_ignore_ascii_case(field.name()));
+        if let Some(held) = held.filter(|held| held.data_type() != field.data_type()) {
+            let message = format!(
+                "column `{}` is {} in {} and {} in {}",
+                held.name(),
+                type_name(held.data_type()),
+                plan.table,
+                type_name(field.data_type()),
+                plan.source
+            );
+            let hint = "keep the days so far under this name and give the snapshot another one";
+            return Err(Error::new(ErrorKind::Table, message).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lake::TableName;
+
+    use super::*;
+    use crate::spec::HardDeletes;
+
+    fn plan(columns: &[&str]) -> SnapshotPlan {
+        SnapshotPlan {
+            table: TableName::gold("x"),
+            source: TableName::silver("products"),
+            strategy: Strategy::ChangedOnly,
+            columns: columns.iter().map(ToString::to_string).collect(),
+            compare_columns: Vec::new(),
+            keys: vec!["id".into()],
+            hard_deletes: HardDeletes::Record,
+            retention_days: None,
+        }
+    }
+
+    fn source() -> Schema {
+        Schema::new(vec![
+            Field::new("id", DataType::Int64, false),
+            Field::new("price", DataType::Decimal128(10, 2), true),
+            Field::new("_batch_id", DataType::Int64, false),
+            Field::new("_sequence_1", DataType::Int64, true),
+        ])
+    }
+
+    fn names(schema: &Schema) -> Vec<&str> {
+        schema.fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
+    #[test]
+    fn technical_columns_stay_out_unless_listed() {
+        let all = Layout::of(&plan(&[]), &source(), None).expect("a layout");
+        assert_eq!(names(&all.schema), ["snapshot_date", "_change", "id", "price"]);
+        assert_eq!(all.compared, ["price"]);
+        let listed = Layout::of(&plan(&["id", "_batch_id"]), &source(), None).expect("a layout");
+        assert_eq!(listed.kept, ["id", "_batch_id"]);
+    }
+
+    #[test]
+    fn a_table_keeps_its_columns_and_gains_new_ones() {
+        let before = Layout::of(&plan(&["id"]), &source(), None).expect("a layout");
+        let table = Schema::new(before.schema.fields().iter().cloned().collect::<Vec<_>>());
+        let after = Layout::of(&plan(&[]), &source(), Some(&table)).expect("a layout");
+        assert_eq!(names(&after.schema), ["snapshot_date", "_change", "id", "price"]);
+        assert!(after.is_known("id") && !after.is_known("price"));
+        let fewer = Layout::of(&plan(&["id"]), &source(), Some(&after.schema)).expect("a layout");
+        assert_eq!(fewer.schema, after.schema);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let error = Layout::of(&plan(&["id", "prise"]), &source(), None).expect_err("no such column");
+        assert!(error.to_string().contains("no column `prise`"), "{error}");
+        assert_eq!(error.hint_text(), Some("did you mean `price`?"));
+        let table = Schema::new(vec![Field::new("price", DataType::Utf8, true)]);
+        let error = Layout::of(&plan(&[]), &source(), Some(&table)).expect_err("another type");
+        assert_eq!(error.to_string(), "column `price` is string in gold.x and decimal(10,2) in silver.products");
+    }
+}

@@ -1,0 +1,42 @@
+//! What older days still give to those that are kept.
+
+use chrono::NaiveDate;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, ident, lit};
+use lake::columns::{CHANGE, SNAPSHOT_DATE};
+use lake::session::{Session, reference};
+use lake::{Result, Table};
+
+use super::changed::{DELETE, last_versions};
+use super::date;
+use super::layout::Layout;
+
+/// The rows of days before `cut` that a `changed_only` snapshot must keep so that the day `cut` and all later ones stay
+/// whole: the last version of each key as of `cut`. They keep their day. `None` when that is all of them.
+///
+/// # Errors
+/// [`ErrorKind::Query`](lake::ErrorKind::Query) when the rows cannot be read.
+pub(super) async fn needed(
+    session: &Session,
+    table: &Table,
+    layout: &Layout,
+    keys: &[String],
+    cut: NaiveDate,
+) -> Result<Option<DataFrame>> {
+    let rows = session.context().table(reference(table.name())).await?;
+    let old = rows.clone().filter(ident(SNAPSHOT_DATE).lt(date(cut)))?;
+    let last = last_versions(rows.filter(ident(SNAPSHOT_DATE).lt_eq(date(cut)))?, keys)?;
+    let living = ident(CHANGE).not_eq(lit(DELETE));
+    let needed = last.filter(ident(SNAPSHOT_DATE).lt(date(cut)).and(living))?;
+    if needed.clone().count().await? == old.count().await? {
+        return Ok(None);
+    }
+    let columns = layout.schema.fields().iter().map(|field| {
+        Ok(match layout.is_known(field.name()) {
+            true => ident(field.name()),
+            false => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
+        })
+    });
+    Ok(Some(needed.select(columns.collect::<Result<Vec<Expr>>>()?)?))
+}

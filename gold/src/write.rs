@@ -1,0 +1,119 @@
+//! The rows of a query into data files: parts of a large result side by side, a small result in one file.
+//!
+//! A query answers in as many parts as there are threads. A part is held until it shows to be large; only then does it
+//! get a file of its own. What is left of the others goes into one file at the end, so that a table of eight rows is
+//! one file on any machine. When nothing was large and the query does not order its result itself, the rows are sorted
+//! by their columns from left to right: the same rows make the same file in every run.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::row::{RowConverter, SortField};
+use datafusion::execution::SendableRecordBatchStream;
+use futures::TryStreamExt;
+use lake::run::RunContext;
+use lake::table::Definition;
+use lake::write::{TableWriter, Written, conform};
+use lake::{Error, Result, Table};
+use tokio::task::JoinSet;
+
+/// A part is large from so many bytes in memory on.
+const LARGE_PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// The parts of a result.
+pub(crate) struct Rows {
+    /// The parts, each read by a task of its own.
+    pub(crate) parts: Vec<SendableRecordBatchStream>,
+    /// True when the query itself says in which order the rows come.
+    pub(crate) ordered: bool,
+}
+
+/// What became of one part.
+struct Drained {
+    files: Written,
+    left: Vec<RecordBatch>,
+}
+
+/// Writes the rows into files of `table` as `definition` describes it; no commit names them yet.
+///
+/// # Errors
+/// What the query fails with; [`ErrorKind::Data`](lake::ErrorKind::Data) when a value does not fit its column;
+/// [`ErrorKind::Store`](lake::ErrorKind::Store) when the store fails or the run is asked to stop.
+pub(crate) async fn write(rows: Rows, table: &Table, definition: &Definition, ctx: &RunContext) -> Result<Written> {
+    // Dropped on an error, the set ends the tasks of the other parts.
+    let mut tasks = JoinSet::new();
+    for (number, part) in rows.parts.into_iter().enumerate() {
+        let writer = TableWriter::redefined(table, definition);
+        let (ctx, schema, name) = (ctx.clone(), Arc::clone(&definition.schema), table.name().clone());
+        tasks.spawn(async move {
+            let conform = move |batch: &RecordBatch| conform(batch, &schema, &name);
+            drain(part, writer, conform, &ctx).await.map(|drained| (number, drained))
+        });
+    }
+    let mut drained = Vec::new();
+    while let Some(part) = tasks.join_next().await {
+        drained.push(part.map_err(|error| Error::internal("a writer ended early").with_source(error))??);
+    }
+    drained.sort_by_key(|(number, _)| *number);
+
+    let mut written = Written::default();
+    let mut left = Vec::new();
+    for (_, part) in drained {
+        written = written.and(part.files);
+        left.extend(part.left);
+    }
+    if written.files.is_empty() && !rows.ordered {
+        left = sorted(left, definition)?;
+    }
+    let mut writer = TableWriter::redefined(table, definition);
+    for batch in &left {
+        writer.write(batch).await?;
+    }
+    Ok(written.and(writer.close().await?))
+}
+
+async fn drain(
+    mut part: SendableRecordBatchStream,
+    mut writer: TableWriter,
+    conform: impl Fn(&RecordBatch) -> Result<RecordBatch>,
+    ctx: &RunContext,
+) -> Result<Drained> {
+    let mut held = Vec::new();
+    let mut held_bytes = 0;
+    let mut large = false;
+    while let Some(batch) = part.try_next().await? {
+        ctx.stop.check()?;
+        ctx.meter.add_rows(batch.num_rows() as u64);
+        let batch = conform(&batch)?;
+        if large {
+            writer.write(&batch).await?;
+            continue;
+        }
+        held_bytes += batch.get_array_memory_size();
+        held.push(batch);
+        if held_bytes >= LARGE_PART_BYTES {
+            large = true;
+            for batch in held.drain(..) {
+                writer.write(&batch).await?;
+            }
+        }
+    }
+    Ok(Drained { files: writer.close().await?, left: held })
+}
+
+/// The rows in the order of their columns, where the types have one.
+fn sorted(batches: Vec<RecordBatch>, definition: &Definition) -> Result<Vec<RecordBatch>> {
+    let fields: Vec<SortField> =
+        definition.schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
+    if batches.is_empty() || !RowConverter::supports_fields(&fields) {
+        return Ok(batches);
+    }
+    let all = concat_batches(&definition.schema, &batches)?;
+    let columns: Vec<ArrayRef> = all.columns().to_vec();
+    let keys = RowConverter::new(fields)?.convert_columns(&columns)?;
+    let count = u32::try_from(all.num_rows()).map_err(|_| Error::internal("a small result has too many rows"))?;
+    let mut order: Vec<u32> = (0..count).collect();
+    order.sort_unstable_by(|left, right| keys.row(*left as usize).cmp(&keys.row(*right as usize)));
+    Ok(vec![take_record_batch(&all, &UInt32Array::from(order))?])
+}
