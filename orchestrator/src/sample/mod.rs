@@ -15,4 +15,4 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use generate::{DEFAULT_DAYS, DEFAULT_ROWS, DEFAULT_SEED, Options, Written, generate};
+pub(crate) use generate::{DEFAULT_DAYS, DEFAULT_ROWS, DEFAULT_SEED, Options, generate};

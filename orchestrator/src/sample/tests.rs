@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
+use super::generate::Written;
 use super::*;
 
 /// Every file's content by its path below the folder.
