@@ -2,7 +2,8 @@
 //!
 //! In the order of a record's walk: [`spec`] and [`plan`] are what the user asks for; [`discover`] finds files that are
 //! ready; [`ledger`] makes them a batch; [`decode`] turns a file into rows and rejected records; [`evolve`] fits the
-//! rows to the table; `append` brings a batch into it, once. [`run()`] does all of it.
+//! rows to the table; `append` brings a batch into it, once. [`run()`] does all of it, [`waiting()`]
+//! tells what it would do.
 
 mod append;
 pub mod decode;
@@ -12,7 +13,9 @@ pub mod ledger;
 pub mod plan;
 mod run;
 pub mod spec;
+mod waiting;
 
 pub use plan::{SourcePlan, compile};
 pub use run::run;
 pub use spec::Source;
+pub use waiting::{Waiting, waiting};

@@ -103,7 +103,7 @@ fn first_batch<'a>(waiting: &'a [FoundFile], plan: &SourcePlan) -> &'a [FoundFil
 }
 
 /// The folder below the landing root that is the lake's storage; nothing below it has landed.
-fn storage_inside(storage: &Root, landing: &Root) -> Result<Option<String>> {
+pub(crate) fn storage_inside(storage: &Root, landing: &Root) -> Result<Option<String>> {
     let inside = storage.url().as_str().strip_prefix(landing.url().as_str());
     match inside.map(|rest| rest.trim_end_matches('/')) {
         None => Ok(None),

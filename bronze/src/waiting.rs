@@ -1,0 +1,55 @@
+//! What a run of a source would take, without taking it.
+
+use std::time::Duration;
+
+use lake::{Lake, Result, Root};
+
+use crate::discover::{FoundFile, discover};
+use crate::ledger::Ledger;
+use crate::plan::SourcePlan;
+use crate::run::storage_inside;
+
+/// What a run of a source would take.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Files of batches that are planned and not in the table: a run was interrupted, or is at work.
+    pub planned: Vec<FoundFile>,
+    /// Files that no run has seen, in the order in which they would be taken. Some may still be written.
+    pub new: Vec<FoundFile>,
+    /// Paths among `new` under which other content was taken before.
+    pub overwritten: Vec<String>,
+    /// Paths of files that an earlier run refused and that are still there, unchanged.
+    pub refused: Vec<String>,
+}
+
+impl Waiting {
+    /// Bytes of the files that would be read.
+    pub fn bytes(&self) -> u64 {
+        self.planned.iter().chain(&self.new).map(|file| file.size).sum()
+    }
+}
+
+/// Looks at the landing zone and the ledger, and changes nothing. Files that are still settling are not waited for.
+///
+/// # Errors
+/// [`ErrorKind::Store`](lake::ErrorKind::Store) when a store fails.
+pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<Waiting> {
+    let ledger = Ledger::open(lake, plan.source()).await?;
+    let done = match lake.table(&plan.table).await? {
+        Some(table) => table.txn_version(plan.source()).await?.unwrap_or(0),
+        None => 0,
+    };
+    let at_once = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
+    let skip = storage_inside(lake.root(), landing)?;
+    let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), |file| ledger.knows(file)).await?;
+    let new = crate::append::sorted(found.ready, plan);
+    let paths = |files: &[FoundFile], of: &dyn Fn(&FoundFile) -> bool| {
+        files.iter().filter(|file| of(file)).map(|file| file.path.clone()).collect()
+    };
+    Ok(Waiting {
+        planned: (done + 1..=ledger.planned()).flat_map(|batch| ledger.batch(batch)).collect(),
+        overwritten: paths(&new, &|file| ledger.is_overwritten_by(file)),
+        refused: paths(&found.known, &|file| ledger.failure(file).is_some()),
+        new,
+    })
+}
