@@ -10,7 +10,7 @@
 //! finds its transactions held. Only that commit writes the property, together with the rows it stands for: a crash
 //! before it leaves the old recipe, and the next run does the work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lake::commit::Txn;
 use lake::{Error, ErrorKind, Result, Table, TableName};
@@ -89,7 +89,7 @@ impl Held {
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when the log cannot be read, [`ErrorKind::Table`] when its recipe cannot.
-    pub(crate) async fn of(table: Option<&Table>, sources: impl IntoIterator<Item = &TableName>) -> Result<Self> {
+    pub(crate) async fn of(table: Option<&Table>, sources: &BTreeSet<TableName>) -> Result<Self> {
         let Some(table) = table else { return Ok(Self::default()) };
         let mut held = Self { recipe: recipe(table)?, ..Self::default() };
         held.changes = table.txn_version(&changes_app(table.name())).await?.unwrap_or(0);

@@ -1,6 +1,11 @@
 //! One run of one gold table.
 
+use std::sync::Arc;
+
+use chrono::NaiveDate;
 use chrono_tz::Tz;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use lake::commit::redoing;
 use lake::report::TaskReport;
 use lake::run::RunContext;
@@ -22,13 +27,37 @@ use crate::{model, snapshot};
 /// then.
 pub async fn run(lake: &Lake, plan: &Plan, ctx: &RunContext, zone: Tz) -> Result<TaskReport> {
     let day = lake.clock().today(zone);
-    let report = redoing(lake.clock(), async || match plan {
-        Plan::Model(plan) => model::refresh(lake, plan, ctx).await,
-        Plan::Snapshot(plan) => snapshot::take(lake, plan, ctx, day).await,
-    })
-    .await?;
+    let (work, clock) = (Arc::new((lake.clone(), plan.clone(), ctx.clone())), lake.clock());
+    let report = redoing(clock, move || once(Arc::clone(&work), day)).await?;
     if let Some(version) = report.version {
         ctx.pins.set(plan.table(), version);
     }
     Ok(report)
+}
+
+/// Boxed, and without a borrow, so that the future of [`run`] can be seen to be `Send` by those who spawn it.
+fn once(work: Arc<(Lake, Plan, RunContext)>, day: NaiveDate) -> BoxFuture<'static, Result<TaskReport>> {
+    let once = async move {
+        let (lake, plan, ctx) = work.as_ref();
+        match plan {
+            Plan::Model(plan) => model::refresh(lake, plan, ctx).await,
+            Plan::Snapshot(plan) => snapshot::take(lake, plan, ctx, day).await,
+        }
+    };
+    once.boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compiles only while a run can be spawned.
+    #[expect(dead_code, reason = "its signature is the test")]
+    fn a_run_can_be_spawned(
+        lake: Lake,
+        plan: Plan,
+        ctx: RunContext,
+    ) -> impl Future<Output = Result<TaskReport>> + Send {
+        async move { run(&lake, &plan, &ctx, Tz::UTC).await }
+    }
 }

@@ -28,6 +28,7 @@ mod changed;
 mod layout;
 mod retention;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -63,7 +64,7 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, day
         return Ok(answer::waiting(&plan.table, held_table.as_ref(), &plan.source));
     };
     let recipe = recipe(plan).with_sources([&source])?;
-    let held = Held::of(held_table.as_ref(), [&plan.source]).await?;
+    let held = Held::of(held_table.as_ref(), &BTreeSet::from([plan.source.clone()])).await?;
     check_same_table(plan, held_table.as_ref(), &held)?;
 
     let version = i64::try_from(source.version()).unwrap_or(i64::MAX);
@@ -124,56 +125,70 @@ impl Day<'_> {
         session.register(source).await?;
         session.register(&table).await?;
         let doing = || format!("recording {} in {}", self.day, plan.table);
-        let (frame, removes) = self.change(&session, source, &table, &layout).await.context(doing)?;
+        let change = self.change(&session, source, &table, &layout).await.context(doing)?;
+        let (predicate, cut) = match change.cut {
+            Some(cut) => (format!("{SNAPSHOT_DATE} = '{}' OR {SNAPSHOT_DATE} < '{cut}'", self.day), Some(cut)),
+            None => (format!("{SNAPSHOT_DATE} = '{}'", self.day), None),
+        };
         let publication = Publication {
             definition: Definition { properties: vec![recipe.property()?], ..definition },
-            removes,
-            predicate: Some(format!("{SNAPSHOT_DATE} = '{}'", self.day)),
+            removes: change.removes,
+            predicate: Some(predicate),
             txns,
         };
-        let rows = Rows { parts: frame.execute_stream_partitioned().await?, ordered: false };
-        let published = publication.publish(rows, &mut table, self.ctx).await.context(doing)?;
-        answer::changed(&plan.table, std::slice::from_ref(source), &published)
+        let rows = Rows { parts: change.frame.execute_stream_partitioned().await?, ordered: false };
+        let mut published = publication.publish(rows, &mut table, self.ctx).await.context(doing)?;
+        published.rows = published.rows.saturating_sub(change.carried);
+        let mut report = answer::changed(&plan.table, std::slice::from_ref(source), &published)?;
+        report.notes.extend(cut.map(|cut| format!("days before {cut} are gone, as `retention` says")));
+        Ok(report)
     }
 
-    /// The rows to add and the files to remove.
-    async fn change(
-        &self,
-        session: &Session,
-        source: &Table,
-        table: &Table,
-        layout: &Layout,
-    ) -> Result<(DataFrame, Vec<Action>)> {
+    async fn change(&self, session: &Session, source: &Table, table: &Table, layout: &Layout) -> Result<Change> {
         let day = self.day.to_string();
-        let mut removes = table.removes(|partition| in_partition(partition, |held| held == day))?;
-        let mut frame = match self.plan.strategy {
+        let removes = table.removes(|partition| in_partition(partition, |held| held == day))?;
+        let frame = match self.plan.strategy {
             Strategy::Full => full(session, source, layout, self.day).await?,
             Strategy::ChangedOnly => {
                 changed::check_keys(session, source, &self.plan.keys).await?;
                 changed::changes(session, source, table, layout, self.plan, self.day).await?
             }
         };
-        if let Some(cut) = self.cut().filter(|_| self.first) {
-            let old = table.removes(|partition| in_partition(partition, |held| held < cut.to_string().as_str()))?;
-            match self.plan.strategy {
-                Strategy::Full => removes.extend(old),
-                Strategy::ChangedOnly if !old.is_empty() => {
-                    let keys = &self.plan.keys;
-                    if let Some(needed) = retention::needed(session, table, layout, keys, cut).await? {
-                        removes.extend(old);
-                        frame = frame.union(needed)?;
-                    }
-                }
-                Strategy::ChangedOnly => {}
-            }
+        let mut change = Change { frame, removes, carried: 0, cut: None };
+        let Some(cut) = self.cut().filter(|_| self.first) else { return Ok(change) };
+        let before_cut = cut.to_string();
+        let old = table.removes(|partition| in_partition(partition, |held| held < before_cut.as_str()))?;
+        if old.is_empty() {
+            return Ok(change);
         }
-        Ok((frame, removes))
+        if self.plan.strategy == Strategy::ChangedOnly {
+            let Some((needed, rows)) = retention::needed(session, table, layout, &self.plan.keys, cut).await? else {
+                return Ok(change);
+            };
+            change.frame = change.frame.union(needed)?;
+            change.carried = rows;
+        }
+        change.removes.extend(old);
+        change.cut = Some(cut);
+        Ok(change)
     }
 
     /// The first day to keep.
     fn cut(&self) -> Option<NaiveDate> {
         self.day.checked_sub_days(Days::new(self.plan.retention_days?))
     }
+}
+
+/// What a commit for a day does.
+struct Change {
+    /// The rows to add.
+    frame: DataFrame,
+    /// The files to remove.
+    removes: Vec<Action>,
+    /// Rows of older days among those to add.
+    carried: u64,
+    /// Days before this one go.
+    cut: Option<NaiveDate>,
 }
 
 /// Every row of the source, as rows of the day.
@@ -228,7 +243,7 @@ fn later_day(plan: &SnapshotPlan, table: Option<&Table>, day: NaiveDate) -> Resu
     Ok(newest.filter(|newest| *newest > day.to_string()))
 }
 
-fn in_partition(partition: &std::collections::HashMap<String, Option<String>>, accepts: impl Fn(&str) -> bool) -> bool {
+fn in_partition(partition: &HashMap<String, Option<String>>, accepts: impl Fn(&str) -> bool) -> bool {
     partition.get(SNAPSHOT_DATE).and_then(Option::as_deref).is_some_and(accepts)
 }
 

@@ -13,7 +13,8 @@ use super::date;
 use super::layout::Layout;
 
 /// The rows of days before `cut` that a `changed_only` snapshot must keep so that the day `cut` and all later ones stay
-/// whole: the last version of each key as of `cut`. They keep their day. `None` when that is all of them.
+/// whole: the last version of each key as of `cut`. They keep their day. With their number; `None` when that is all of
+/// them.
 ///
 /// # Errors
 /// [`ErrorKind::Query`](lake::ErrorKind::Query) when the rows cannot be read.
@@ -23,13 +24,14 @@ pub(super) async fn needed(
     layout: &Layout,
     keys: &[String],
     cut: NaiveDate,
-) -> Result<Option<DataFrame>> {
+) -> Result<Option<(DataFrame, u64)>> {
     let rows = session.context().table(reference(table.name())).await?;
     let old = rows.clone().filter(ident(SNAPSHOT_DATE).lt(date(cut)))?;
     let last = last_versions(rows.filter(ident(SNAPSHOT_DATE).lt_eq(date(cut)))?, keys)?;
     let living = ident(CHANGE).not_eq(lit(DELETE));
     let needed = last.filter(ident(SNAPSHOT_DATE).lt(date(cut)).and(living))?;
-    if needed.clone().count().await? == old.count().await? {
+    let rows = needed.clone().count().await?;
+    if rows == old.count().await? {
         return Ok(None);
     }
     let columns = layout.schema.fields().iter().map(|field| {
@@ -38,5 +40,5 @@ pub(super) async fn needed(
             false => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
         })
     });
-    Ok(Some(needed.select(columns.collect::<Result<Vec<Expr>>>()?)?))
+    Ok(Some((needed.select(columns.collect::<Result<Vec<Expr>>>()?)?, rows as u64)))
 }
