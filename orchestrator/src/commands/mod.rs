@@ -1,0 +1,82 @@
+//! The commands, one per file.
+
+mod dry_run;
+mod graph;
+mod query;
+mod run;
+mod runs;
+mod sample;
+mod validate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use cli::{Failure, Printer, log_to_stderr};
+use lake::Clock;
+
+use crate::spec::Project;
+
+/// Turns files of changes into right Delta tables: bronze keeps every record, silver the current state, gold the
+/// answers.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Cli {
+    /// The spec
+    #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]
+    spec: PathBuf,
+    /// Log more to stderr; twice for details. RUST_LOG overrides
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  orchestrator run                                   everything that is new, through all layers
+  orchestrator run --select silver.orders            one task
+  orchestrator validate                              what is wrong with the spec
+  orchestrator query \"SELECT * FROM gold.daily_sales ORDER BY 1\"
+  orchestrator --spec shop/pipelines.yaml graph      who reads whom
+
+Exit codes: 0 done, 1 a task failed or a file was refused, 2 the request or the spec is wrong";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Validate(validate::Args),
+    DryRun(dry_run::Args),
+    Graph(graph::Args),
+    Query(query::Args),
+    Runs(runs::Args),
+    Sample(sample::Args),
+}
+
+/// Reads the arguments, does what they say, and prints what went wrong.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose);
+    let printer = Printer;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return printer.failure(&Failure::Error(error.into())),
+    };
+    match runtime.block_on(dispatch(&cli, &printer)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => printer.failure(&failure),
+    }
+}
+
+async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
+    let project = || Project::load(&cli.spec);
+    let clock = Clock::system();
+    match &cli.command {
+        Command::Run(args) => run::run(&project()?, args, clock, printer).await,
+        Command::Validate(args) => validate::run(&cli.spec, args, printer),
+        Command::DryRun(args) => dry_run::run(&project()?, args, clock, printer).await,
+        Command::Graph(args) => graph::run(&project()?, args, printer),
+        Command::Query(args) => query::run(&project()?, args, clock, printer).await,
+        Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
+        Command::Sample(args) => sample::run(args, printer),
+    }
+}

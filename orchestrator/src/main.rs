@@ -1,0 +1,16 @@
+//! The program that does everything: files of changes in, right tables out.
+//!
+//! Exit codes: 0 done, 1 a task failed or a file was refused, 2 the request or the spec is wrong.
+
+mod commands;
+mod graph;
+mod run;
+mod sample;
+mod spec;
+mod tools;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    commands::main()
+}

@@ -1,0 +1,102 @@
+//! Owns one task from its first attempt to its end, and tells the dispatcher what happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::future::LocalBoxFuture;
+use lake::report::{TaskOutcome, TaskReport};
+use lake::run::RunContext;
+use lake::{Clock, Error, ErrorKind, Result, TableName};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::policy::{Policy, spread};
+
+/// What a task does in one attempt. Its future stays on the thread of the task.
+pub(crate) type Work = Arc<dyn Fn(RunContext) -> LocalBoxFuture<'static, Result<TaskReport>> + Send + Sync>;
+
+/// A task of a run.
+#[derive(Clone)]
+pub(crate) struct Unit {
+    /// The table it writes.
+    pub(crate) name: TableName,
+    /// The tasks of the run that must end well before it.
+    pub(crate) needs: Vec<TableName>,
+    /// How it is retried.
+    pub(crate) policy: Policy,
+    /// What it does.
+    pub(crate) work: Work,
+}
+
+/// What an executor tells.
+pub(crate) enum Message {
+    /// An attempt failed and another follows after `wait`.
+    Retrying { task: TableName, attempt: u32, wait: Duration, error: Error },
+    /// The task is over.
+    Ended { outcome: Box<TaskOutcome> },
+}
+
+/// Runs a task to its end and sends it as the last message.
+pub(crate) async fn execute(unit: Unit, context: RunContext, clock: Clock, tell: UnboundedSender<Message>) {
+    let started = clock.now();
+    let mut attempt = 1;
+    let outcome = loop {
+        let error = match attempt_once(&unit, &context, &clock).await {
+            Ok(report) => {
+                if let Some(version) = report.version {
+                    context.pins.set(&report.table, version);
+                }
+                break TaskOutcome::done(report, attempt, since(&clock, started));
+            }
+            Err(error) => error,
+        };
+        let spread = spread(&context.run, &unit.name, attempt);
+        let wait = match error {
+            Failed::TimedOut(_) => None,
+            Failed::Error(ref error) => unit.policy.wait_after(attempt, error, spread),
+        };
+        let error = error.into_error();
+        match wait.filter(|_| !context.stop.is_raised()) {
+            None => break TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started)),
+            Some(wait) => {
+                // The dispatcher listens until every task has ended.
+                let _ = tell.send(Message::Retrying { task: unit.name.clone(), attempt, wait, error });
+                clock.sleep(wait).await;
+                attempt += 1;
+            }
+        }
+    };
+    let _ = tell.send(Message::Ended { outcome: Box::new(outcome) });
+}
+
+enum Failed {
+    Error(Error),
+    TimedOut(Duration),
+}
+
+impl Failed {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Error(error) => error,
+            Self::TimedOut(limit) => {
+                let limit = lake::spec::Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+                Error::new(ErrorKind::Store, format!("took longer than its timeout of {limit}"))
+                    .hint("nothing half-done is visible; raise `timeout` or find out what is slow")
+            }
+        }
+    }
+}
+
+async fn attempt_once(unit: &Unit, context: &RunContext, clock: &Clock) -> Result<TaskReport, Failed> {
+    let work = (unit.work)(context.clone());
+    let Some(limit) = unit.policy.timeout else { return work.await.map_err(Failed::Error) };
+    tokio::select! {
+        biased;
+        done = work => done.map_err(Failed::Error),
+        () = clock.sleep(limit) => Err(Failed::TimedOut(limit)),
+    }
+}
+
+fn since(clock: &Clock, started: DateTime<Utc>) -> Duration {
+    (clock.now() - started).to_std().unwrap_or_default()
+}

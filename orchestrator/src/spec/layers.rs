@@ -1,0 +1,67 @@
+//! The layers behind one face: their sections of the spec compiled to plans, and what a plan reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bronze::SourcePlan;
+use lake::TableName;
+use lake::spec::{Document, Header, Problems};
+use silver::TablePlan;
+
+/// What a task does, by its layer.
+#[derive(Debug, Clone)]
+pub(crate) enum Job {
+    /// Files of a landing folder into a bronze table.
+    Bronze(Box<SourcePlan>),
+    /// Changes of a bronze table into a silver table.
+    Silver(Box<TablePlan>),
+    /// A query or a daily snapshot into a gold table.
+    Gold(Box<gold::Plan>),
+}
+
+impl Job {
+    /// The tables that the spec says the task reads.
+    pub(crate) fn reads(&self) -> BTreeSet<TableName> {
+        match self {
+            Self::Bronze(_) => BTreeSet::new(),
+            Self::Silver(plan) => BTreeSet::from([TableName::bronze(&plan.source)]),
+            Self::Gold(plan) => plan.sources(),
+        }
+    }
+
+    /// The keys of a silver table.
+    fn keys(&self, name: &TableName) -> Option<(TableName, Vec<String>)> {
+        match self {
+            Self::Silver(plan) => Some((name.clone(), plan.keys.clone())),
+            _ => None,
+        }
+    }
+
+    /// The key of the spec that names what the task reads.
+    pub(super) fn reading_key(&self) -> &'static str {
+        match self {
+            Self::Bronze(_) => "path",
+            Self::Silver(_) => "source",
+            Self::Gold(plan) => plan.source_key(),
+        }
+    }
+}
+
+/// The plans of all sections, in the order of the spec; entries with problems are left out.
+pub(super) fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<(TableName, Job)> {
+    let mut jobs = Vec::new();
+    for entry in document.section("bronze", problems) {
+        let plan = bronze::compile(&entry, problems);
+        jobs.extend(plan.map(|plan| (TableName::bronze(&entry.name), Job::Bronze(Box::new(plan)))));
+    }
+    let sources = document.names("bronze");
+    for entry in document.section("silver", problems) {
+        let plan = silver::compile(&entry, &sources, header.timezone, problems);
+        jobs.extend(plan.map(|plan| (TableName::silver(&entry.name), Job::Silver(Box::new(plan)))));
+    }
+    let keys: BTreeMap<TableName, Vec<String>> = jobs.iter().filter_map(|(name, job)| job.keys(name)).collect();
+    for entry in document.section("gold", problems) {
+        let plan = gold::compile(&entry, &|table| keys.get(table).cloned(), problems);
+        jobs.extend(plan.map(|plan| (TableName::gold(&entry.name), Job::Gold(Box::new(plan)))));
+    }
+    jobs
+}

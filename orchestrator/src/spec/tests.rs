@@ -1,0 +1,194 @@
+//! Whole specs: what is wrong between their parts, and the tasks of a right one.
+
+use std::time::Duration;
+
+use lake::spec::Document;
+
+use super::*;
+
+const SPEC: &str = "\
+name: shop
+bronze:
+  orders_cdc: {path: orders/, format: csv}
+  products_feed: {path: products/, format: csv}
+silver:
+  orders:
+    source: orders_cdc
+    keys: [id]
+    columns: {id: bigint not null, amount: 'decimal(18,2)'}
+  products:
+    source: products_feed
+    keys: [id]
+    columns: {id: bigint not null}
+gold:
+  sales:
+    query: SELECT sum(amount) AS total FROM silver.orders
+  refused:
+    query: SELECT reason, count(*) AS n FROM quarantine.orders_cdc GROUP BY reason
+  daily: {snapshot_of: silver.products}
+";
+
+fn compile(spec: &str) -> Result<Project, Problems> {
+    Project::compile(&Document::parse("pipelines.yaml", spec))
+}
+
+/// Every problem: `line path: message (hint)`.
+fn problems(spec: &str) -> Vec<String> {
+    let Err(problems) = compile(spec) else { return Vec::new() };
+    let json = problems.to_json();
+    let list = json["problems"].as_array().expect("a list").iter();
+    list.map(|problem| {
+        let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
+        let hint = if problem["hint"].is_null() { String::new() } else { format!(" ({})", text("hint")) };
+        format!("{} {}: {}{hint}", problem["line"], text("path"), text("message"))
+    })
+    .collect()
+}
+
+fn with(from: &str, to: &str) -> String {
+    assert!(SPEC.contains(from), "{from}");
+    SPEC.replace(from, to)
+}
+
+#[test]
+fn a_right_spec_is_tasks_in_their_order() {
+    let project = compile(&format!("{SPEC}tasks:\n  gold.sales: {{depends_on: [gold.daily], disabled: true}}\n"))
+        .expect("a right spec");
+    let order: Vec<String> = project.graph.order().map(ToString::to_string).collect();
+    let expected = [
+        "bronze.orders_cdc",
+        "bronze.products_feed",
+        "silver.orders",
+        "silver.products",
+        "gold.refused",
+        "gold.daily",
+        "gold.sales",
+    ];
+    assert_eq!(order, expected);
+    let needs = |task: &str| {
+        let task = TableName::parse(task).expect("a table");
+        project.graph.needs(&task).into_iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(needs("gold.sales"), ["silver.orders", "gold.daily"]);
+    // Rows come into a quarantine from both layers.
+    assert_eq!(needs("gold.refused"), ["bronze.orders_cdc", "silver.orders"]);
+    let chosen = project.select(&[]).expect("all");
+    assert!(!chosen.contains(&TableName::gold("sales")) && chosen.len() == 6);
+}
+
+#[test]
+fn selection_knows_names_only() {
+    let project = compile(SPEC).expect("a right spec");
+    assert_eq!(project.select(&["gold.sales".to_owned()]).expect("a task"), [TableName::gold("sales")].into());
+    let error = |name: &str| project.select(&[name.to_owned()]).expect_err("no task");
+    assert_eq!(error("gold.sale").to_string(), "there is no task `gold.sale`");
+    assert_eq!(error("gold.sale").hint_text(), Some("did you mean `gold.sales`?"));
+    assert_eq!(error("orders").hint_text(), Some("did you mean `silver.orders`?"));
+}
+
+#[test]
+fn tasks_say_how_they_are_retried() {
+    let spec = format!("{SPEC}tasks:\n  silver.orders: {{max_retries: 0, min_retry_interval: 250ms, timeout: 30m}}\n");
+    let project = compile(&spec).expect("a right spec");
+    let policy = project.task(&TableName::silver("orders")).expect("a task").policy;
+    let (wait, timeout) = (Duration::from_millis(250), Some(Duration::from_secs(1_800)));
+    assert_eq!((policy.max_retries, policy.min_retry_interval, policy.timeout), (0, wait, timeout));
+    assert_eq!(project.task(&TableName::gold("sales")).expect("a task").policy, Policy::default());
+}
+
+#[test]
+fn names_are_resolved_across_the_layers() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "source: orders_cdc",
+            "source: orders_cd",
+            &["7 silver.orders.source: `orders_cd` is not a source of `bronze` (did you mean `orders_cdc`?)"],
+        ),
+        (
+            "FROM silver.orders",
+            "FROM silver.order",
+            &["16 gold.sales.query: there is no table `silver.order` (did you mean `silver.orders`?)"],
+        ),
+        (
+            "FROM silver.orders",
+            "FROM gold.orders",
+            &["16 gold.sales.query: there is no table `gold.orders` (did you mean `silver.orders`?)"],
+        ),
+        (
+            "FROM quarantine.orders_cdc",
+            "FROM quarantine.orders",
+            &["18 gold.refused.query: there is no table `quarantine.orders` (did you mean `quarantine.orders_cdc`?)"],
+        ),
+        (
+            "snapshot_of: silver.products",
+            "snapshot_of: silver.product",
+            &["19 gold.daily.snapshot_of: there is no table `silver.product` (did you mean `silver.products`?)"],
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert_eq!(problems(&with(from, to)), *expected, "{to}");
+    }
+}
+
+#[test]
+fn circles_are_named_by_their_path() {
+    let spec = with("FROM silver.orders", "FROM gold.daily").replace("silver.products}", "gold.sales}");
+    assert_eq!(
+        problems(&spec),
+        ["15 gold.sales: tasks need one another in a circle: gold.sales → gold.daily → gold.sales \
+          (an arrow reads `needs`; take one of them away)"]
+    );
+    let spec = format!("{SPEC}tasks: {{silver.orders: {{depends_on: [gold.sales]}}}}\n");
+    assert_eq!(
+        problems(&spec),
+        ["6 silver.orders: tasks need one another in a circle: silver.orders → gold.sales → silver.orders \
+          (an arrow reads `needs`; take one of them away)"]
+    );
+}
+
+#[test]
+fn the_section_of_tasks_names_tasks() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "silver.order: {max_retries: 1}",
+            &["21 tasks.\"silver.order\": there is no task `silver.order` (did you mean `silver.orders`?)"],
+        ),
+        (
+            "silver.orders: {depends_on: [gold.sale]}",
+            &["21 tasks.\"silver.orders\".depends_on[0]: there is no task `gold.sale` (did you mean `gold.sales`?)"],
+        ),
+        (
+            "silver.orders: {run_if: all_done}",
+            &["21 tasks.\"silver.orders\".run_if: `run_if` is not supported yet \
+               (remove it; this version does not do what it asks for)"],
+        ),
+        (
+            "silver.orders: {timeout: 0s}",
+            &["21 tasks.\"silver.orders\".timeout: a task needs some time (leave it out for no limit)"],
+        ),
+        (
+            "silver.orders: {max_retry: 1}",
+            &["21 tasks.\"silver.orders\".max_retry: unknown key `max_retry` (did you mean `max_retries`?)"],
+        ),
+        (
+            "silver.orders: {max_retries: -1}",
+            &["21 tasks.\"silver.orders\".max_retries: `-1` is too small: at least 0"],
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(problems(&format!("{SPEC}tasks:\n  {line}\n")), *expected, "{line}");
+    }
+}
+
+#[test]
+fn all_problems_come_at_once() {
+    let spec = with("name: shop", "nam: shop")
+        .replace("format: csv}\n  products", "formt: csv}\n  products")
+        .replace("keys: [id]\n    columns: {id: bigint not null}", "keys: id\n    columns: {id: bigint not null}")
+        .replace("SELECT sum(amount) AS total FROM silver.orders", "SELECT sum(amount AS total FROM silver.orders");
+    let found = problems(&spec);
+    let paths: Vec<&str> = found.iter().map(|problem| problem.split(' ').nth(1).unwrap_or_default()).collect();
+    for path in ["nam:", "name:", "bronze.orders_cdc.formt:", "silver.products.keys:", "gold.sales.query:"] {
+        assert!(paths.contains(&path), "{path} is not in {found:#?}");
+    }
+}

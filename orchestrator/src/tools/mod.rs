@@ -1,0 +1,8 @@
+//! Looking at a lake without changing it: queries, earlier runs, what a run would do.
+
+pub(crate) mod forecast;
+pub(crate) mod history;
+pub(crate) mod query;
+mod record;
+pub(crate) mod rows;
+mod value;
