@@ -243,9 +243,10 @@ impl Check<'_> {
                 Some(ColumnPlan { column, source })
             }
             Err(message) => {
-                let word = declaration.split([' ', '(']).next().unwrap_or_default();
+                let word = declaration.trim().split([' ', '(']).next().unwrap_or_default();
+                let known = TYPE_NAMES.iter().map(|name| name.split('(').next().unwrap_or(name));
                 let problem = Problem::at(&self.entry.path.key("columns").key(name), message);
-                self.problems.add(problem.did_you_mean(word, TYPE_NAMES.iter().copied()));
+                self.problems.add(problem.did_you_mean(word, known));
                 None
             }
         });

@@ -6,9 +6,8 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::NaiveDate;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprFunctionExt, JoinType, Operator, ident, lit, when};
+use datafusion::functions_aggregate::expr_fn::{count, max};
+use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, Operator, ident, lit, when};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::session::{Session, reference};
 use lake::{Error, ErrorKind, Result, Table};
@@ -43,7 +42,7 @@ pub(super) async fn changes(
 ) -> Result<DataFrame> {
     let history = session.context().table(reference(table.name())).await?;
     let before = history.filter(ident(SNAPSHOT_DATE).lt(date(day)))?;
-    let was = last_versions(before, &plan.keys)?.filter(ident(CHANGE).not_eq(lit(DELETE)))?;
+    let was = last_versions(before, &plan.keys, layout)?.filter(ident(CHANGE).not_eq(lit(DELETE)))?;
     let was = with_mark(was)?.alias(WAS)?;
     let now = with_mark(session.context().table(reference(source.name())).await?)?.alias(NOW)?;
 
@@ -51,8 +50,7 @@ pub(super) async fn changes(
         HardDeletes::Record => JoinType::Full,
         HardDeletes::Ignore => JoinType::Left,
     };
-    let same = if layout.nullable_keys { Operator::IsNotDistinctFrom } else { Operator::Eq };
-    let keys = plan.keys.iter().map(|key| compare(of(NOW, key), same, of(WAS, key)));
+    let keys = plan.keys.iter().map(|key| compare(of(NOW, key), layout.same_key(), of(WAS, key)));
     let joined = now.join_on(was, join, keys)?;
 
     let differs = layout.compared.iter().map(|column| match layout.is_known(column) {
@@ -81,17 +79,15 @@ pub(super) async fn changes(
     Ok(joined.filter(recorded)?.select(columns)?)
 }
 
-/// The newest row of each key.
-pub(super) fn last_versions(rows: DataFrame, keys: &[String]) -> Result<DataFrame> {
-    const AGE: &str = "__age";
-    let kept: Vec<Expr> = rows.schema().fields().iter().map(|field| ident(field.name())).collect();
-    let age = row_number()
-        .partition_by(keys.iter().map(ident).collect())
-        .order_by(vec![ident(SNAPSHOT_DATE).sort(false, false)])
-        .build()?
-        .alias(AGE);
-    let numbered = rows.window(vec![age])?;
-    Ok(numbered.filter(ident(AGE).eq(lit(1_u64)))?.select(kept)?)
+/// The newest row of each key. A day has each key at most once.
+pub(super) fn last_versions(rows: DataFrame, keys: &[String], layout: &Layout) -> Result<DataFrame> {
+    const LAST: &str = "last";
+    let all = rows.clone().alias(WAS)?;
+    let newest = vec![max(ident(SNAPSHOT_DATE)).alias(SNAPSHOT_DATE)];
+    let last = rows.aggregate(keys.iter().map(ident).collect(), newest)?.alias(LAST)?;
+    let same = keys.iter().map(|key| compare(of(WAS, key), layout.same_key(), of(LAST, key)));
+    let day = compare(of(WAS, SNAPSHOT_DATE), layout.same_key(), of(LAST, SNAPSHOT_DATE));
+    Ok(all.join_on(last, JoinType::LeftSemi, same.chain([day]))?)
 }
 
 /// A silver table has each key once; for any other source that must be seen.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::logical_expr::Operator;
 use lake::columns::{CHANGE, SNAPSHOT_DATE, is_silver_technical, is_technical};
 use lake::schema::type_name;
 use lake::spec::did_you_mean;
@@ -25,7 +26,7 @@ pub(super) struct Layout {
     /// The columns that the table had before this run.
     known: Vec<String>,
     /// True when a key column may be null.
-    pub(super) nullable_keys: bool,
+    nullable_keys: bool,
 }
 
 impl Layout {
@@ -67,6 +68,11 @@ impl Layout {
     /// True for a column that comes from the source.
     pub(super) fn is_kept(&self, name: &str) -> bool {
         self.kept.iter().any(|kept| kept == name)
+    }
+
+    /// How keys are compared: null meets null where a key column may be null.
+    pub(super) fn same_key(&self) -> Operator {
+        if self.nullable_keys { Operator::IsNotDistinctFrom } else { Operator::Eq }
     }
 
     /// True for a column that the table had before this run.

@@ -27,7 +27,7 @@ pub(super) async fn needed(
 ) -> Result<Option<(DataFrame, u64)>> {
     let rows = session.context().table(reference(table.name())).await?;
     let old = rows.clone().filter(ident(SNAPSHOT_DATE).lt(date(cut)))?;
-    let last = last_versions(rows.filter(ident(SNAPSHOT_DATE).lt_eq(date(cut)))?, keys)?;
+    let last = last_versions(rows.filter(ident(SNAPSHOT_DATE).lt_eq(date(cut)))?, keys, layout)?;
     let living = ident(CHANGE).not_eq(lit(DELETE));
     let needed = last.filter(ident(SNAPSHOT_DATE).lt(date(cut)).and(living))?;
     let rows = needed.clone().count().await?;
