@@ -82,28 +82,24 @@ pub(crate) fn path_of(program: &str) -> PathBuf {
 }
 
 /// Builds the layers' programs beside the orchestrator's: for a test, cargo builds only those of the package that the
-/// test belongs to. The tests are named too, so that the same features and so the same dependencies are used.
+/// test belongs to. The tests are named too, so that the same features and so the same dependencies are used; and what
+/// cargo told this process about its own package is taken away, since build scripts look at it and would build anew.
 fn build_all(orchestrator: &Path) {
     let folder = orchestrator.parent().expect("a folder of programs");
     let profile = folder.file_name().and_then(|name| name.to_str()).expect("a profile's folder");
     let profile = if profile == "debug" { "dev" } else { profile };
-    let ended = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--workspace",
-            "--bins",
-            "--tests",
-            "--locked",
-            "--quiet",
-            "--profile",
-            profile,
-            "--target-dir",
-        ])
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["build", "--workspace", "--bins", "--tests", "--locked", "--quiet", "--profile", profile, "--target-dir"])
         .arg(folder.parent().expect("a target folder"))
-        .current_dir(workspace())
-        .status()
-        .expect("cargo starts");
-    assert!(ended.success(), "the programs of the layers do not build");
+        .current_dir(workspace());
+    let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "CARGO_TARGET_TMPDIR"];
+    for (name, _) in std::env::vars_os() {
+        if told.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            cargo.env_remove(name);
+        }
+    }
+    assert!(cargo.status().expect("cargo starts").success(), "the programs of the layers do not build");
 }
 
 /// The root of the workspace.
