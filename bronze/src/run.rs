@@ -238,3 +238,59 @@ fn named(names: &[String]) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lake::spec::Document;
+
+    fn plan(options: &str) -> SourcePlan {
+        let document =
+            Document::parse("p.yaml", &format!("name: t\nbronze:\n  s: {{path: ./, format: csv, {options}}}\n"));
+        let mut problems = document.problems();
+        let entry = document.section("bronze", &mut problems).remove(0);
+        crate::plan::compile(&entry, &mut problems).unwrap_or_else(|| panic!("{problems}"))
+    }
+
+    fn file(path: &str, size: u64, modified_us: i64) -> FoundFile {
+        FoundFile { path: path.into(), size, modified_us, etag: None, location: Ok(Path::from(path)) }
+    }
+
+    #[test]
+    fn a_batch_keeps_both_limits_and_holds_at_least_one_file() {
+        let files: Vec<FoundFile> = (0..5).map(|number| file(&number.to_string(), 40, 0)).collect();
+        let sizes = |options: &str| {
+            let (plan, mut rest, mut sizes) = (plan(options), files.as_slice(), Vec::new());
+            while !rest.is_empty() {
+                let taken = first_batch(rest, &plan).len();
+                sizes.push(taken);
+                rest = &rest[taken..];
+            }
+            sizes
+        };
+        assert_eq!(sizes("max_files_per_batch: 2"), [2, 2, 1]);
+        assert_eq!(sizes("max_bytes_per_batch: 100B"), [2, 2, 1]);
+        assert_eq!(sizes("max_bytes_per_batch: 1B"), [1, 1, 1, 1, 1]);
+        assert_eq!(sizes("max_files_per_batch: 4, max_bytes_per_batch: 120B"), [3, 2]);
+        assert!(first_batch(&[], &plan("max_files_per_batch: 2")).is_empty());
+    }
+
+    #[test]
+    fn files_are_taken_in_the_order_that_was_asked_for() {
+        let files = || vec![file("b", 1, 1), file("a/z", 1, 3), file("a", 1, 2), file("c", 1, 1)];
+        let paths = |files: Vec<FoundFile>| files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+        assert_eq!(paths(sorted(files(), &plan("order: name"))), ["a", "a/z", "b", "c"]);
+        assert_eq!(paths(sorted(files(), &plan("order: modification_time"))), ["b", "c", "a", "a/z"]);
+    }
+
+    #[test]
+    fn storage_below_the_landing_zone_is_never_landing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = |path: &str| Root::open(path, folder.path()).expect("a root");
+        let inside = |storage: &str, landing: &str| storage_inside(&open(storage), &open(landing));
+        assert_eq!(inside("land/lake house/é", "land").expect("below").as_deref(), Some("lake house/é"));
+        assert_eq!(inside("lakehouse", "landing").expect("beside"), None);
+        assert_eq!(inside("land", "land/in").expect("above"), None);
+        assert_eq!(inside("x", "x").expect_err("the same").kind(), lake::ErrorKind::Spec);
+    }
+}

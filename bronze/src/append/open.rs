@@ -148,3 +148,87 @@ impl Read for StreamReader {
 fn failed(error: StoreError) -> Error {
     Error::new(ErrorKind::Store, format!("reading the file: {error}")).with_source(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, FileTimes, OpenOptions};
+    use std::path::Path as FsPath;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+
+    use crate::decode::{Compression, Dialect, TextFormat};
+
+    const TEXT: &str = "a,b\n1,2\n";
+
+    fn set_time(path: &FsPath, seconds: u64) {
+        let file = OpenOptions::new().write(true).open(path).expect("a file");
+        file.set_times(FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(seconds))).expect("a time");
+    }
+
+    fn planned(size: usize, seconds: i64) -> FoundFile {
+        let location = Ok(Path::from("f.csv"));
+        FoundFile { path: "f.csv".into(), size: size as u64, modified_us: seconds * 1_000_000, etag: None, location }
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+    }
+
+    #[test]
+    fn only_the_file_that_was_planned_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("f.csv");
+        let (root, runtime) = (Root::open(".", folder.path()).expect("a root"), runtime());
+        let open = |file: &FoundFile| OpenFile::open(&root, file, runtime.handle());
+        let refusal = |file: &FoundFile| {
+            let error = open(file).err().expect("refused");
+            assert_eq!(error.kind(), ErrorKind::File);
+            error.to_string()
+        };
+        assert!(refusal(&planned(8, 100)).contains("gone"));
+        fs::write(&path, TEXT).expect("a file");
+        set_time(&path, 100);
+        assert!(refusal(&planned(9, 100)).contains("changed"));
+        assert!(refusal(&planned(8, 101)).contains("changed"));
+        let unnamed = FoundFile { location: Err("no name".into()), ..planned(8, 100) };
+        assert_eq!(refusal(&unnamed), "no name");
+        open(&planned(8, 100)).expect("the planned file").check_unchanged().expect("unchanged");
+    }
+
+    #[test]
+    fn a_change_while_reading_is_seen_and_a_replacement_does_no_harm() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("f.csv");
+        let (root, runtime) = (Root::open(".", folder.path()).expect("a root"), runtime());
+        fs::write(&path, TEXT).expect("a file");
+        set_time(&path, 100);
+        let replaced = OpenFile::open(&root, &planned(8, 100), runtime.handle()).expect("a file");
+        fs::write(folder.path().join("new"), "other").expect("a file");
+        fs::rename(folder.path().join("new"), &path).expect("renamed");
+        replaced.check_unchanged().expect("the open file is still the old one");
+        fs::write(&path, TEXT).expect("a file");
+        set_time(&path, 100);
+        let grown = OpenFile::open(&root, &planned(8, 100), runtime.handle()).expect("a file");
+        fs::write(&path, "a,b\n1,2\n3,4\n").expect("a file");
+        assert_eq!(grown.check_unchanged().expect_err("changed").kind(), ErrorKind::File);
+    }
+
+    #[test]
+    fn a_stream_of_a_store_is_read_to_its_end() {
+        let (runtime, store) = (runtime(), InMemory::new());
+        let text = "a,b\n".to_owned() + &"1,\"x\"\n".repeat(50_000);
+        runtime.block_on(store.put(&Path::from("f.csv"), text.into())).expect("stored");
+        let result = runtime.block_on(store.get(&Path::from("f.csv"))).expect("stored");
+        let reader = StreamReader::new(result.into_stream(), runtime.handle().clone());
+        let format = TextFormat::Csv(Dialect::default());
+        let mut decoder = text_decoder(&format, Compression::Auto, reader).expect("a decoder");
+        let mut rows = 0;
+        while let Some(chunk) = decoder.next_chunk().expect("rows") {
+            rows += chunk.columns.num_rows();
+        }
+        assert_eq!((rows, decoder.counts().records), (50_000, 50_000));
+    }
+}
