@@ -400,3 +400,76 @@ impl Accumulator for Distinct {
         self.inner.size() + self.total.size()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals<W: Wide>(data_type: DataType, scale: i8) -> Totals<W> {
+        let output = Output { name: "sum(x)".into(), data_type };
+        Totals { output, state: W::state(scale), sums: Vec::new(), seen: NullState::new() }
+    }
+
+    fn ints(values: &[Option<i64>]) -> [ArrayRef; 1] {
+        [Arc::new(Int64Array::from(values.to_vec()))]
+    }
+
+    fn decimals(values: &[i128], digits: u8) -> [ArrayRef; 1] {
+        let values = Decimal128Array::from(values.to_vec()).with_precision_and_scale(digits, 0).expect("decimals");
+        [Arc::new(values)]
+    }
+
+    #[test]
+    fn only_the_result_must_fit() {
+        let mut sums = totals::<Decimal128Type>(DataType::Int64, 0);
+        sums.update_batch(&ints(&[Some(i64::MAX), Some(1), None, Some(i64::MIN)]), &[0, 0, 1, 0], None, 2)
+            .expect("sums");
+        let got = sums.evaluate(EmitTo::All).expect("sums");
+        assert_eq!(got.as_primitive::<Int64Type>(), &Int64Array::from(vec![Some(0), None]));
+    }
+
+    #[test]
+    fn a_result_that_does_not_fit_is_an_error() {
+        let mut sums = totals::<Decimal128Type>(DataType::Int64, 0);
+        sums.update_batch(&ints(&[Some(i64::MAX), Some(1)]), &[0, 0], None, 1).expect("sums");
+        let error = Error::from(sums.evaluate(EmitTo::All).expect_err("too large"));
+        assert_eq!(error.to_string(), "sum(x) does not fit bigint");
+        assert!(error.hint_text().is_some());
+
+        let largest = 10_i128.pow(38) - 1;
+        let mut sums = totals::<Decimal256Type>(DataType::Decimal128(38, 0), 0);
+        sums.update_batch(&decimals(&[largest, largest, -largest], 38), &[0, 0, 0], None, 1).expect("sums");
+        let got = sums.evaluate(EmitTo::All).expect("it fits in the end");
+        assert_eq!(got.as_primitive::<Decimal128Type>().value(0), largest);
+        sums.update_batch(&decimals(&[largest, 1], 38), &[0, 0], None, 1).expect("sums");
+        assert!(sums.evaluate(EmitTo::All).is_err());
+    }
+
+    #[test]
+    fn parts_of_a_sum_are_merged_in_the_wide_type() {
+        let filter = BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]);
+        let values = ints(&[Some(i64::MAX), Some(7), Some(7), Some(i64::MAX)]);
+        let mut all = totals::<Decimal128Type>(DataType::Int64, 0);
+        let direct = all.convert_to_state(&values, Some(&filter)).expect("states");
+        assert_eq!(direct[0].null_count(), 2);
+        let mut part = totals::<Decimal128Type>(DataType::Int64, 0);
+        part.update_batch(&values, &[0, 0, 0, 0], Some(&filter), 1).expect("sums");
+        let grouped = part.state(EmitTo::All).expect("states");
+        all.merge_batch(&direct, &[0, 0, 0, 0], 1).expect("merged");
+        all.merge_batch(&grouped, &[0], 1).expect("merged");
+        all.update_batch(&ints(&[Some(-i64::MAX); 3]), &[0; 3], None, 1).expect("sums");
+        let got = all.evaluate(EmitTo::All).expect("it fits in the end");
+        assert_eq!(got.as_primitive::<Int64Type>().value(0), i64::MAX);
+    }
+
+    #[test]
+    fn a_window_takes_back_what_it_leaves() {
+        let output = Output { name: "sum(x)".into(), data_type: DataType::Int64 };
+        let mut sum = Total::<Decimal128Type> { output, state: Decimal128Type::state(0), sum: 0, count: 0 };
+        sum.update_batch(&ints(&[Some(5), None, Some(6)])).expect("a sum");
+        sum.retract_batch(&ints(&[Some(5), None])).expect("a sum");
+        assert_eq!(sum.evaluate().expect("a sum"), ScalarValue::Int64(Some(6)));
+        sum.retract_batch(&ints(&[Some(6)])).expect("a sum");
+        assert_eq!(sum.evaluate().expect("a sum"), ScalarValue::Int64(None));
+    }
+}

@@ -87,3 +87,31 @@ fn check_zone(zone: &str) -> Result<()> {
     }
     .into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_planned_in_microseconds() {
+        let planned = |sql_type: SqlType| {
+            let field = Microseconds.plan_type_field(&sql_type).expect("a plan");
+            field.map(|field| field.data_type().clone())
+        };
+        let micros = |zone: Option<&str>| Some(DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into)));
+        assert_eq!(planned(SqlType::Timestamp(None, TimezoneInfo::None)), micros(None));
+        assert_eq!(planned(SqlType::Timestamp(Some(3), TimezoneInfo::WithTimeZone)), micros(Some("UTC")));
+        assert_eq!(planned(SqlType::Timestamp(Some(9), TimezoneInfo::None)), None);
+        assert_eq!(planned(SqlType::Date), None);
+    }
+
+    #[test]
+    fn a_zone_must_exist() {
+        for zone in ["America/New_York", "UTC", "+05:30"] {
+            check_zone(zone).expect("a zone");
+        }
+        let error = Error::from(check_zone("Europe/Lisbo").expect_err("no zone"));
+        assert_eq!(error.to_string(), "`Europe/Lisbo` is not a time zone");
+        assert_eq!(error.hint_text(), Some("did you mean `Europe/Lisbon`?"));
+    }
+}
