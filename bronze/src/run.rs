@@ -275,6 +275,12 @@ mod tests {
         assert!(first_batch(&[], &plan("max_files_per_batch: 2")).is_empty());
     }
 
+    /// A caller may run sources on any thread.
+    fn _a_run_is_send(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContext) {
+        fn send(_: impl Send) {}
+        send(run(lake, landing, plan, ctx));
+    }
+
     #[test]
     fn files_are_taken_in_the_order_that_was_asked_for() {
         let files = || vec![file("b", 1, 1), file("a/z", 1, 3), file("a", 1, 2), file("c", 1, 1)];

@@ -92,8 +92,14 @@ impl Work<'_> {
                 return Ok(Executed::default());
             }
             let files = sorted(ledger.batch(batch), self.plan);
-            let job =
-                Job { lake: self.lake, landing: self.landing, plan: self.plan, ctx: self.ctx, table: &table, batch };
+            let job = Job {
+                lake: self.lake.clone(),
+                landing: self.landing.clone(),
+                plan: self.plan.clone(),
+                ctx: self.ctx.clone(),
+                table: table.clone(),
+                batch,
+            };
             let pass = pass::read(job, files).await?;
             if let Some(pass) = self.agree(ledger, batch, &table, pass).await?
                 && let Some(executed) = self.commit(ledger, batch, &mut table, pass).await?
@@ -109,7 +115,7 @@ impl Work<'_> {
     async fn agree(&self, ledger: &mut Ledger, batch: i64, table: &Table, pass: Pass) -> Result<Option<Pass>> {
         let crossed = fault::cross("bronze_data_written");
         let agreed = match crossed {
-            Ok(()) => self.note_failures(ledger, batch, &pass).await,
+            Ok(()) => self.note_failures(ledger, batch, &pass.failures).await,
             Err(error) => Err(error),
         };
         match agreed {
@@ -123,15 +129,15 @@ impl Work<'_> {
     }
 
     /// Writes what failed into the ledger. False when another run noted something since the ledger was read.
-    async fn note_failures(&self, ledger: &mut Ledger, batch: i64, pass: &Pass) -> Result<bool> {
-        if !pass.failures.is_empty() {
+    async fn note_failures(&self, ledger: &mut Ledger, batch: i64, failures: &[(FoundFile, String)]) -> Result<bool> {
+        if !failures.is_empty() {
             let entry = |(file, reason): &(FoundFile, String)| Entry {
                 batch: Some(batch),
                 file: file.clone(),
                 status: Status::Failed,
                 reason: Some(reason.clone()),
             };
-            return ledger.note(pass.failures.iter().map(entry).collect(), &self.ctx.run).await;
+            return ledger.note(failures.iter().map(entry).collect(), &self.ctx.run).await;
         }
         let seen = ledger.notes();
         ledger.reload().await?;

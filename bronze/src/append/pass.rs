@@ -49,13 +49,13 @@ pub(super) struct Pass {
 }
 
 /// What a pass needs to know.
-#[derive(Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) lake: &'a Lake,
-    pub(super) landing: &'a Root,
-    pub(super) plan: &'a SourcePlan,
-    pub(super) ctx: &'a RunContext,
-    pub(super) table: &'a Table,
+#[derive(Clone)]
+pub(super) struct Job {
+    pub(super) lake: Lake,
+    pub(super) landing: Root,
+    pub(super) plan: SourcePlan,
+    pub(super) ctx: RunContext,
+    pub(super) table: Table,
     pub(super) batch: i64,
 }
 
@@ -63,7 +63,18 @@ pub(super) struct Job<'a> {
 ///
 /// # Errors
 /// [`ErrorKind::Store`] when a store fails; the failure of a file is no error here.
-pub(super) async fn read(job: Job<'_>, files: Vec<FoundFile>) -> Result<Pass> {
+pub(super) async fn read(job: Job, files: Vec<FoundFile>) -> Result<Pass> {
+    // A task of its own: encoding keeps its thread busy, and the caller may share its thread with other tasks.
+    let mut task = tokio::task::JoinSet::new();
+    task.spawn(read_all(job, files));
+    match task.join_next().await {
+        Some(Ok(pass)) => pass,
+        Some(Err(error)) => Err(Error::internal("the reading of a batch ended early").with_source(error)),
+        None => Err(Error::internal("the reading of a batch was never begun")),
+    }
+}
+
+async fn read_all(job: Job, files: Vec<FoundFile>) -> Result<Pass> {
     let mut reading = Reading::new(job);
     match reading.files(files).await {
         Ok(()) => reading.finish().await,
@@ -74,8 +85,8 @@ pub(super) async fn read(job: Job<'_>, files: Vec<FoundFile>) -> Result<Pass> {
     }
 }
 
-struct Reading<'a> {
-    job: Job<'a>,
+struct Reading {
+    job: Job,
     ingested_us: i64,
     writer: TableWriter,
     quarantine: QuarantineWriter,
@@ -99,17 +110,17 @@ struct Passed {
     rejects: u64,
 }
 
-impl<'a> Reading<'a> {
-    fn new(job: Job<'a>) -> Self {
+impl Reading {
+    fn new(job: Job) -> Self {
         Self {
-            job,
             ingested_us: job.lake.clock().now_micros(),
-            writer: TableWriter::new(job.table),
-            quarantine: QuarantineWriter::new(job.lake, job.plan.source(), &job.ctx.run),
+            writer: TableWriter::new(&job.table),
+            quarantine: QuarantineWriter::new(&job.lake, job.plan.source(), &job.ctx.run),
             evolution: Evolution::of(&job.table.schema()),
             figures: Figures::default(),
             failures: Vec::new(),
             spoiled: false,
+            job,
         }
     }
 
@@ -174,7 +185,7 @@ impl<'a> Reading<'a> {
             passed.rejects += rejects.len() as u64;
             if self.job.plan.bad_records == BadRecords::Quarantine {
                 for reject in rejects {
-                    self.quarantine.push(rejected(self.job.plan, origin, reject)).await?;
+                    self.quarantine.push(rejected(&self.job.plan, origin, reject)).await?;
                 }
             } else {
                 self.figures.dropped += rejects.len() as u64;
