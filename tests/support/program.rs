@@ -90,7 +90,17 @@ fn build_all(orchestrator: &Path) {
     let profile = if profile == "debug" { "dev" } else { profile };
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--workspace", "--bins", "--tests", "--locked", "--quiet", "--profile", profile, "--target-dir"])
+        .args([
+            "build",
+            "--workspace",
+            "--bins",
+            "--tests",
+            "--locked",
+            "--quiet",
+            "--profile",
+            profile,
+            "--target-dir",
+        ])
         .arg(folder.parent().expect("a target folder"))
         .current_dir(workspace());
     let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "CARGO_TARGET_TMPDIR"];

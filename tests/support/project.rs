@@ -25,8 +25,9 @@ impl Project {
     pub(crate) fn new(spec: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("lake-test-").tempdir().expect("a temporary folder");
         fs::create_dir(dir.path().join("landing")).expect("a landing zone");
-        fs::write(dir.path().join("pipelines.yaml"), spec).expect("a spec");
-        Self { dir }
+        let project = Self { dir };
+        project.respec(spec);
+        project
     }
 
     /// The worked example of this repository with its sample files, on a day that does not end soon.
@@ -155,10 +156,20 @@ impl Project {
         Rows::new(columns, rows.iter().map(values), &types)
     }
 
-    /// Rows of several tables as text, in one query: `table: value | value`, sorted. Tables that do not exist are none.
+    /// Writes a new spec over the one that is there.
+    pub(crate) fn respec(&self, spec: &str) {
+        fs::write(self.path().join("pipelines.yaml"), spec).expect("a spec");
+    }
+
+    /// Rows of several tables as text, in one query: `table: value | value`, sorted. Tables that do not exist are none,
+    /// and a column that a table does not have says so in each row.
     pub(crate) fn content(&self, tables: &[(&str, &[&str])]) -> Vec<String> {
         let select = |(table, columns): &(&str, &[&str])| {
-            let texts = columns.iter().map(|column| format!("coalesce(CAST(\"{column}\" AS VARCHAR), '\\N')"));
+            let types = self.types(table);
+            let texts = columns.iter().map(|column| match types.contains_key(*column) {
+                true => format!("coalesce(CAST(\"{column}\" AS VARCHAR), '\\N')"),
+                false => format!("'no {column}'"),
+            });
             let text = texts.collect::<Vec<_>>().join(" || ' | ' || ");
             format!("SELECT '{table}: ' || {text} AS line FROM {}", quoted(table))
         };
