@@ -8,7 +8,7 @@ use lake::{Error, Lake, Result, Root};
 use object_store::path::Path;
 use serde_json::json;
 
-use crate::append::{Executed, Work, sorted};
+use crate::append::{Executed, Target, Work, sorted};
 use crate::discover::{Discovery, FoundFile, discover};
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
@@ -27,16 +27,18 @@ const NAMED_MAX: usize = 5;
 /// when other runs always come first; both may be tried again, and nothing is done twice.
 pub async fn run(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContext) -> Result<TaskReport> {
     let work = Work { lake, landing, plan, ctx };
+    let mut target = Target::open(lake, &plan.table).await?;
     let mut ledger = Ledger::open(lake, plan.source()).await?;
     let mut progress = Progress::new(plan, ctx);
-    catch_up(work, &mut ledger, &mut progress).await?;
+    catch_up(work, &mut target, &mut ledger, &mut progress).await?;
     let skip = storage_inside(lake.root(), landing)?;
     let found = discover(landing, plan, skip.as_deref(), lake.clock(), |file| ledger.knows(file)).await?;
     progress.notice(&found);
     let mut waiting = sorted(found.ready, plan);
-    loop {
+    while !waiting.is_empty() {
         ctx.stop.check()?;
-        let done = catch_up(work, &mut ledger, &mut progress).await?;
+        target.refresh().await?;
+        let done = catch_up(work, &mut target, &mut ledger, &mut progress).await?;
         waiting.retain(|file| !ledger.knows(file));
         let verdicts: Vec<Entry> = waiting.iter().filter_map(|file| verdict(plan, &ledger, file)).collect();
         if !verdicts.is_empty() {
@@ -56,21 +58,22 @@ pub async fn run(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContex
         }
     }
     progress.remember(&found.known, &ledger);
-    let version = lake.table(&plan.table).await?.map(|table| table.version());
-    Ok(progress.report(version))
+    Ok(progress.report(target.version()))
 }
 
 /// Executes what is planned and not in the table; returns the last batch that is in the table.
-async fn catch_up(work: Work<'_>, ledger: &mut Ledger, progress: &mut Progress<'_>) -> Result<i64> {
-    if ledger.planned() == 0 {
-        ledger.reload().await?;
-    }
-    let mut done = work.done().await?;
+async fn catch_up(
+    work: Work<'_>,
+    target: &mut Target,
+    ledger: &mut Ledger,
+    progress: &mut Progress<'_>,
+) -> Result<i64> {
+    let mut done = target.done().await?;
     while done < ledger.planned() {
         work.ctx.stop.check()?;
-        let executed = work.execute(ledger, done + 1).await?;
+        let executed = work.execute(target, ledger, done + 1).await?;
         progress.add(done + 1, executed);
-        done = work.done().await?;
+        done = target.done().await?;
     }
     Ok(done)
 }

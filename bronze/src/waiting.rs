@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lake::{Lake, Result, Root};
 
+use crate::append::{Target, sorted};
 use crate::discover::{FoundFile, discover};
 use crate::ledger::Ledger;
 use crate::plan::SourcePlan;
@@ -35,14 +36,11 @@ impl Waiting {
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when a store fails.
 pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<Waiting> {
     let ledger = Ledger::open(lake, plan.source()).await?;
-    let done = match lake.table(&plan.table).await? {
-        Some(table) => table.txn_version(plan.source()).await?.unwrap_or(0),
-        None => 0,
-    };
+    let done = Target::open(lake, &plan.table).await?.done().await?;
     let at_once = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
     let skip = storage_inside(lake.root(), landing)?;
     let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), |file| ledger.knows(file)).await?;
-    let new = crate::append::sorted(found.ready, plan);
+    let new = sorted(found.ready, plan);
     let paths = |files: &[FoundFile], of: &dyn Fn(&FoundFile) -> bool| {
         files.iter().filter(|file| of(file)).map(|file| file.path.clone()).collect()
     };

@@ -10,6 +10,7 @@
 mod open;
 mod pass;
 mod rows;
+mod target;
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,11 @@ use lake::columns::bronze_leading;
 use lake::commit::{Commit, Outcome, Txn, evolve};
 use lake::quarantine::QuarantineWriter;
 use lake::run::RunContext;
-use lake::table::Definition;
 use lake::write::discard;
 use lake::{Error, ErrorKind, Lake, Result, Root, Table, fault};
 
 use self::pass::{Job, Pass};
+pub(crate) use self::target::Target;
 use crate::discover::FoundFile;
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
@@ -57,40 +58,17 @@ pub(crate) struct Executed {
 }
 
 impl Work<'_> {
-    /// The table of the source, made when it is missing.
-    ///
-    /// # Errors
-    /// As [`Lake::create_or_open`].
-    pub(crate) async fn table(&self) -> Result<Table> {
-        let definition = Definition {
-            description: Some("raw records, every one as it came".into()),
-            ..Definition::new(std::sync::Arc::new(arrow::datatypes::Schema::new(bronze_leading())))
-        };
-        self.lake.create_or_open(&self.plan.table, &definition).await
-    }
-
-    /// The last batch that the table holds; 0 before the first.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when the table cannot be read.
-    pub(crate) async fn done(&self) -> Result<i64> {
-        match self.lake.table(&self.plan.table).await? {
-            Some(table) => Ok(table.txn_version(self.plan.source()).await?.unwrap_or(0)),
-            None => Ok(0),
-        }
-    }
-
     /// Executes a batch that the ledger holds and the table does not.
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when a store fails, [`ErrorKind::Accounting`] when the records do not add up; the batch
     /// stays planned and a later run executes it.
-    pub(crate) async fn execute(&self, ledger: &mut Ledger, batch: i64) -> Result<Executed> {
+    pub(crate) async fn execute(&self, target: &mut Target, ledger: &mut Ledger, batch: i64) -> Result<Executed> {
         for _ in 0..READS_MAX {
-            let mut table = self.table().await?;
-            if table.txn_version(self.plan.source()).await?.is_some_and(|done| done >= batch) {
+            if target.done().await? >= batch {
                 return Ok(Executed::default());
             }
+            let table = target.made().await?;
             let files = sorted(ledger.batch(batch), self.plan);
             let job = Job {
                 lake: self.lake.clone(),
@@ -101,12 +79,13 @@ impl Work<'_> {
                 batch,
             };
             let pass = pass::read(job, files).await?;
-            if let Some(pass) = self.agree(ledger, batch, &table, pass).await?
-                && let Some(executed) = self.commit(ledger, batch, &mut table, pass).await?
+            if let Some(pass) = self.agree(ledger, batch, table, pass).await?
+                && let Some(executed) = self.commit(ledger, batch, table, pass).await?
             {
                 return Ok(executed);
             }
             tracing::debug!(source = self.plan.source(), batch, "the batch is read again");
+            target.refresh().await?;
         }
         Err(Error::new(ErrorKind::Conflict, format!("batch {batch} of {} could not be committed", self.plan.table)))
     }
