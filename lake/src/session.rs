@@ -67,6 +67,14 @@ impl Session {
         Ok(session)
     }
 
+    /// A session without tables, to check expressions before there is a lake.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the settings are refused.
+    pub fn detached() -> Result<Self> {
+        Self::new(&Engine::default())
+    }
+
     fn add_schemas(&self) -> Result<()> {
         let names = self.ctx.catalog_names();
         let catalog = names

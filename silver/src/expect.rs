@@ -8,7 +8,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use lake::session::Session;
 use lake::{Context, Result};
 
-use crate::change::condition;
+use crate::condition::condition;
 use crate::plan::ExpectationPlan;
 use crate::spec::Action;
 

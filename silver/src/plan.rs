@@ -1,11 +1,16 @@
 //! From the options of a table to a plan with resolved names; every problem at once.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
 use chrono_tz::Tz;
 use lake::TableName;
 use lake::columns;
 use lake::schema::{Column, ColumnType, TYPE_NAMES};
+use lake::session::Session;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 
+use crate::condition::condition;
 use crate::sequence::{SEQUENCE_TYPE_NAMES, SequenceType};
 use crate::spec::{Action, DeleteFlag, OnBad, OnBadValue, OnNullKey, Op, Preset, Table};
 
@@ -109,7 +114,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     check.keys(&columns);
     let sequence = check.sequence(&columns);
     check.partitions(&columns);
-    let expectations = check.expectations();
+    let expectations = check.expectations(&columns);
     let raw = &entry.raw;
     (problems.len() == before).then(|| TablePlan {
         table: TableName::silver(&entry.name),
@@ -321,8 +326,13 @@ impl Check<'_> {
         }
     }
 
-    fn expectations(&mut self) -> Vec<ExpectationPlan> {
+    fn expectations(&mut self, columns: &Columns) -> Vec<ExpectationPlan> {
         let path = self.at("expectations");
+        if let Columns::Declared(declared) = columns
+            && !self.entry.raw.expectations.is_empty()
+        {
+            self.conditions(declared, &path);
+        }
         let plans = self.entry.raw.expectations.iter().map(|(name, expectation)| {
             if expectation.check.trim().is_empty() {
                 self.problems.add(Problem::at(&path.key(name).key("check"), "the condition is empty"));
@@ -330,6 +340,28 @@ impl Check<'_> {
             ExpectationPlan { name: name.to_owned(), check: expectation.check.clone(), action: expectation.action }
         });
         plans.collect()
+    }
+}
+
+impl Check<'_> {
+    /// Holds the conditions to the declared columns.
+    fn conditions(&mut self, declared: &[ColumnPlan], path: &SpecPath) {
+        let fields = declared.iter().map(|plan| plan.column.field().with_nullable(true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        for (name, expectation) in self.entry.raw.expectations.iter() {
+            let checked = Session::detached().and_then(|session| condition(&expectation.check, &schema, &session));
+            if let Err(error) = checked.map(drop)
+                && !expectation.check.trim().is_empty()
+            {
+                let cause = error.causes().into_iter().next();
+                let message = format!("`{}` is not a condition on the columns of the table", expectation.check);
+                let problem = Problem::at(&path.key(name).key("check"), message);
+                self.problems.add(match cause {
+                    Some(cause) => problem.hint(cause),
+                    None => problem,
+                });
+            }
+        }
     }
 }
 

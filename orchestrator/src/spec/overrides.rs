@@ -24,7 +24,7 @@ pub(crate) struct Overrides {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-not-yet" = ["run_if", "retry_on_timeout", "memory", "threads"]))]
-struct Raw {
+pub(super) struct Raw {
     /// Tasks that must end before this one, beside those whose tables it reads.
     depends_on: Vec<String>,
     /// Attempts after the first one. Default 2.

@@ -14,7 +14,6 @@ use lake::session::Session;
 use lake::upsert::DELETE;
 use lake::{Error, Result, columns};
 
-pub(crate) use self::operation::condition;
 use self::operation::{Does, OperationReader};
 pub use self::resolve::Resolved;
 use crate::cast::{Rules, cast, cast_sequence};
