@@ -114,3 +114,6 @@ fn batch(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<Reco
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
         .map_err(|error| Error::internal("decoded columns do not make a batch").with_source(error))
 }
+
+#[cfg(test)]
+mod random_tests;

@@ -37,15 +37,18 @@ pub(super) fn column_names(raw: Vec<String>, duplicates: DuplicateColumns) -> Re
                 DuplicateColumns::Rename => free_name(&name, &seen),
             };
         }
-        check_technical(&name)?;
+        check_name(&name)?;
         seen.insert(folded(&name), index);
         names.push(name);
     }
     Ok(names)
 }
 
-/// Refuses a column that has the name of a technical column.
-pub(super) fn check_technical(name: &str) -> Result<()> {
+/// Refuses a column that has the name of a technical column, or one that programs cannot read back.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if name.contains('\0') {
+        return Err(refused(format!("the column name {name:?} holds a NUL character")));
+    }
     match columns::is_technical(name) {
         false => Ok(()),
         true => Err(refused(format!("the column `{name}` has the name of a technical column")).hint(
@@ -116,6 +119,7 @@ mod tests {
         let error = names(&["id", "_Batch_ID"], DuplicateColumns::Fail).expect_err("ours");
         assert!(error.to_string().contains("`_Batch_ID`"), "{error}");
         assert!(error.hint_text().is_some());
+        assert!(names(&["a\0b"], DuplicateColumns::Fail).is_err());
         assert!(names(&["_id", "__op", "_airbyte_data"], DuplicateColumns::Fail).is_ok());
     }
 }

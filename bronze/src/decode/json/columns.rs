@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field};
 use lake::{Error, Result};
 
-use super::super::names::{check_technical, folded};
+use super::super::names::{check_name, folded};
 use super::super::{COLUMNS_MAX, batch, refused};
 use super::record::Values;
 
@@ -126,7 +126,7 @@ impl Columns {
 
     fn add(&mut self, key: &str, folded: String) -> Option<usize> {
         let index = self.columns.len();
-        if let Err(refusal) = check_technical(key) {
+        if let Err(refusal) = check_name(key) {
             self.refusal = Some(refusal);
             return None;
         }
