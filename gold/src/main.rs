@@ -34,6 +34,7 @@ impl Layer for Gold {
         };
         let entries = document.section("gold", problems);
         let plans: Vec<Plan> = entries.iter().filter_map(|entry| gold::compile(entry, &keys_of, problems)).collect();
+        check_sources(document, &plans, problems);
         gold::in_order(plans).unwrap_or_else(|circle| {
             let names = circle.iter().map(|table| format!("`{table}`")).collect::<Vec<_>>().join(", ");
             let message = format!("these tables need one another in a circle: {names}");
@@ -48,6 +49,20 @@ impl Layer for Gold {
 
     async fn run(plan: &Plan, place: &Place, context: &RunContext) -> Result<TaskReport> {
         gold::run(&place.lake, plan, context, place.header.timezone).await
+    }
+}
+
+/// Reports tables that no task of the spec writes.
+fn check_sources(document: &Document, plans: &[Plan], problems: &mut Problems) {
+    let layers = [("bronze", "bronze"), ("silver", "silver"), ("gold", "gold"), ("quarantine", "bronze")];
+    let names = |(layer, section)| document.names(section).into_iter().map(move |name| format!("{layer}.{name}"));
+    let known: Vec<String> = layers.into_iter().flat_map(names).collect();
+    for plan in plans {
+        let path = SpecPath::of(["gold", plan.table().name.as_str()]).key(plan.source_key());
+        for source in plan.sources().iter().map(TableName::to_string).filter(|source| !known.contains(source)) {
+            let problem = Problem::at(&path, format!("there is no table `{source}`"));
+            problems.add(problem.did_you_mean(&source, known.iter().map(String::as_str)));
+        }
     }
 }
 
