@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Timelike, Utc};
@@ -220,11 +221,14 @@ fn example_spec() -> String {
     spec.replace("timezone: Europe/Lisbon", &format!("timezone: {}", midday_zone()))
 }
 
-/// A zone where it is about noon now: the snapshots of one test belong to one day.
-pub(crate) fn midday_zone() -> String {
-    let hour = i64::from(lake::Clock::system().now().hour());
-    // The sign of these zones is turned around: Etc/GMT+5 is five hours behind UTC.
-    format!("Etc/GMT{:+}", hour - 12)
+/// A zone where it was about noon when it was first asked for: the snapshots of all tests belong to one day.
+pub(crate) fn midday_zone() -> &'static str {
+    static ZONE: LazyLock<String> = LazyLock::new(|| {
+        let hour = i64::from(lake::Clock::system().now().hour());
+        // The sign of these zones is turned around: Etc/GMT+5 is five hours behind UTC.
+        format!("Etc/GMT{:+}", hour - 12)
+    });
+    &ZONE
 }
 
 /// Every file below a folder, sorted by its path.
