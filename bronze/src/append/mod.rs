@@ -22,12 +22,12 @@ use lake::commit::{Commit, Outcome, Txn, evolve};
 use lake::quarantine::QuarantineWriter;
 use lake::run::RunContext;
 use lake::write::discard;
-use lake::{Error, ErrorKind, Lake, Result, Root, Table, fault};
+use lake::{Error, ErrorKind, Lake, Result, Root, fault};
 
-use self::pass::{Job, Pass};
+use self::pass::{Failure, Job, Pass};
 pub(crate) use self::target::Target;
 use crate::discover::FoundFile;
-use crate::ledger::{Entry, Ledger, Status};
+use crate::ledger::{Entry, Ledger};
 use crate::plan::SourcePlan;
 
 /// How often a batch is read again because the table or the ledger moved meanwhile.
@@ -79,8 +79,8 @@ impl Work<'_> {
                 batch,
             };
             let pass = pass::read(job, files).await?;
-            if let Some(pass) = self.agree(ledger, batch, table, pass).await?
-                && let Some(executed) = self.commit(ledger, batch, table, pass).await?
+            if let Some(pass) = self.agree(target, ledger, batch, pass).await?
+                && let Some(executed) = self.commit(target, ledger, batch, pass).await?
             {
                 return Ok(executed);
             }
@@ -90,41 +90,53 @@ impl Work<'_> {
         Err(Error::new(ErrorKind::Conflict, format!("batch {batch} of {} could not be committed", self.plan.table)))
     }
 
-    /// Notes the files that failed. `None` when the batch must be read again without them.
-    async fn agree(&self, ledger: &mut Ledger, batch: i64, table: &Table, pass: Pass) -> Result<Option<Pass>> {
-        let crossed = fault::cross("bronze_data_written");
-        let agreed = match crossed {
-            Ok(()) => self.note_failures(ledger, batch, &pass.failures).await,
+    /// Notes the files that failed. `None` when the reading is of no use: another run finished the batch or noted
+    /// other failures, or rows of a failed file are in it.
+    async fn agree(&self, target: &mut Target, ledger: &mut Ledger, batch: i64, pass: Pass) -> Result<Option<Pass>> {
+        let agreed = match fault::cross("bronze_data_written") {
+            Ok(()) => self.note_failures(target, ledger, batch, &pass.failures).await,
             Err(error) => Err(error),
         };
         match agreed {
             Ok(true) if !pass.spoiled => Ok(Some(pass)),
             agreed => {
-                discard(table, &pass.written.files).await;
+                discard(target.made().await?, &pass.written.files).await;
                 pass.quarantine.abort().await;
                 agreed.map(|_| None)
             }
         }
     }
 
-    /// Writes what failed into the ledger. False when another run noted something since the ledger was read.
-    async fn note_failures(&self, ledger: &mut Ledger, batch: i64, failures: &[(FoundFile, String)]) -> Result<bool> {
-        if !failures.is_empty() {
-            let entry = |(file, reason): &(FoundFile, String)| Entry {
-                batch: Some(batch),
-                file: file.clone(),
-                status: Status::Failed,
-                reason: Some(reason.clone()),
-            };
-            return ledger.note(failures.iter().map(entry).collect(), &self.ctx.run).await;
+    /// Writes what failed into the ledger. False when another run finished the batch, or noted something since the
+    /// ledger was read: what it saw of the files counts.
+    async fn note_failures(
+        &self,
+        target: &mut Target,
+        ledger: &mut Ledger,
+        batch: i64,
+        failures: &[Failure],
+    ) -> Result<bool> {
+        target.refresh().await?;
+        if target.done().await? >= batch {
+            return Ok(false);
         }
-        let seen = ledger.notes();
-        ledger.reload().await?;
-        Ok(ledger.notes() == seen)
+        if failures.is_empty() {
+            let seen = ledger.notes();
+            ledger.reload().await?;
+            return Ok(ledger.notes() == seen);
+        }
+        let entry = |failure: &Failure| Entry {
+            batch: Some(batch),
+            file: failure.file.clone(),
+            status: failure.status,
+            reason: Some(failure.reason.clone()),
+        };
+        ledger.note(failures.iter().map(entry).collect(), &self.ctx.run).await
     }
 
     /// Commits a reading. `None` when the table moved so that the batch must be read again.
-    async fn commit(&self, ledger: &Ledger, batch: i64, table: &mut Table, pass: Pass) -> Result<Option<Executed>> {
+    async fn commit(&self, target: &mut Target, ledger: &Ledger, batch: i64, pass: Pass) -> Result<Option<Executed>> {
+        let table = target.made().await?;
         let Pass { written, quarantine, figures, schema, .. } = pass;
         let before = table.schema().fields().len();
         let joined = schema.fields().iter().skip(before);

@@ -15,6 +15,24 @@ use crate::decode::{Decoder, ParquetDecoder, SourceFailure, refused, text_decode
 use crate::discover::{FoundFile, modified_us};
 use crate::plan::Format;
 
+/// Why a file of a batch cannot be taken.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// What was planned is not there any more: the file is gone, or has other content.
+    Gone(&'static str),
+    /// The file, or the store, failed.
+    Failed(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+const GONE: Fault = Fault::Gone("the file is gone since it was found");
+const CHANGED: Fault = Fault::Gone("the file changed after it was found; its new content is a new arrival");
+
 /// A file that is open for reading. All of it must be used on a thread that may block.
 pub(super) struct OpenFile {
     planned: FoundFile,
@@ -31,20 +49,22 @@ impl OpenFile {
     /// Opens a file of the landing zone.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] when it is gone or not the one that was planned, [`ErrorKind::Store`] when the store fails.
-    pub(super) fn open(landing: &Root, planned: &FoundFile, handle: &Handle) -> Result<Self> {
+    /// [`Fault::Gone`] when it is not the one that was planned; [`ErrorKind::File`] when it may not be read,
+    /// [`ErrorKind::Store`] when the store fails.
+    pub(super) fn open(landing: &Root, planned: &FoundFile, handle: &Handle) -> Result<Self, Fault> {
         let location = planned.location.as_ref().map_err(|reason| refused(reason.as_str()))?;
         let store = landing.store();
         let options = GetOptions { if_match: planned.etag.clone(), ..GetOptions::default() };
         let result = match handle.block_on(store.get_opts(location, options)) {
             Ok(result) => result,
-            Err(StoreError::NotFound { .. }) => return Err(refused("the file is gone since it was found")),
-            Err(StoreError::Precondition { .. }) => return Err(changed()),
-            Err(error) => return Err(Error::from(error).context(format!("opening the file {}", planned.path))),
+            Err(StoreError::NotFound { .. }) => return Err(GONE),
+            Err(StoreError::Precondition { .. }) => return Err(CHANGED),
+            Err(error) if landing.is_local() => return Err(unreadable(&error).into()),
+            Err(error) => return Err(Error::from(error).context(format!("opening the file {}", planned.path)).into()),
         };
         let GetResult { payload, meta, .. } = result;
         if meta.size != planned.size || meta.last_modified.timestamp_micros() != planned.modified_us {
-            return Err(changed());
+            return Err(CHANGED);
         }
         let local = match &payload {
             GetResultPayload::File(file, _) => Some(file.try_clone().context(|| format!("opening {}", planned.path))?),
@@ -88,8 +108,8 @@ impl OpenFile {
     /// Makes sure, at the end, that the content was the planned one all the time.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] when the file changed while it was read.
-    pub(super) fn check_unchanged(&self) -> Result<()> {
+    /// [`Fault::Gone`] when the file changed while it was read.
+    pub(super) fn check_unchanged(&self) -> Result<(), Fault> {
         let (size, modified) = match &self.local {
             Some(file) => {
                 let metadata = file.metadata().context(|| format!("reading {}", self.planned.path))?;
@@ -101,20 +121,26 @@ impl OpenFile {
                 match self.handle.block_on(self.store.head(location)) {
                     Ok(meta) if meta.e_tag.is_some() && meta.e_tag == self.planned.etag => return Ok(()),
                     Ok(meta) => (meta.size, meta.last_modified.timestamp_micros()),
-                    Err(StoreError::NotFound { .. }) => return Err(refused("the file is gone since it was found")),
-                    Err(error) => return Err(error.into()),
+                    Err(StoreError::NotFound { .. }) => return Err(GONE),
+                    Err(error) => return Err(Error::from(error).into()),
                 }
             }
         };
         match size == self.planned.size && modified == self.planned.modified_us {
             true => Ok(()),
-            false => Err(changed()),
+            false => Err(CHANGED),
         }
     }
 }
 
-fn changed() -> Error {
-    refused("the file changed after it was found; its new content is a new arrival")
+/// A file of this machine that cannot be opened; a store far away may fail for reasons of its own.
+fn unreadable(error: &StoreError) -> Error {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    refused(format!("the file cannot be opened: {cause}"))
+        .hint("a refused file is tried again when it changes: `touch` it when the cause is gone")
 }
 
 /// A stream of a store as a reader, for a thread that may block.
@@ -183,18 +209,17 @@ mod tests {
         let path = folder.path().join("f.csv");
         let (root, runtime) = (Root::open(".", folder.path()).expect("a root"), runtime());
         let open = |file: &FoundFile| OpenFile::open(&root, file, runtime.handle());
-        let refusal = |file: &FoundFile| {
-            let error = open(file).err().expect("refused");
-            assert_eq!(error.kind(), ErrorKind::File);
-            error.to_string()
+        let refusal = |file: &FoundFile| match open(file).err().expect("refused") {
+            Fault::Gone(reason) => format!("gone: {reason}"),
+            Fault::Failed(error) => format!("{:?}: {error}", error.kind()),
         };
-        assert!(refusal(&planned(8, 100)).contains("gone"));
+        assert_eq!(refusal(&planned(8, 100)), "gone: the file is gone since it was found");
         fs::write(&path, TEXT).expect("a file");
         set_time(&path, 100);
-        assert!(refusal(&planned(9, 100)).contains("changed"));
-        assert!(refusal(&planned(8, 101)).contains("changed"));
+        assert!(refusal(&planned(9, 100)).starts_with("gone: the file changed"));
+        assert!(refusal(&planned(8, 101)).starts_with("gone: the file changed"));
         let unnamed = FoundFile { location: Err("no name".into()), ..planned(8, 100) };
-        assert_eq!(refusal(&unnamed), "no name");
+        assert_eq!(refusal(&unnamed), "File: no name");
         open(&planned(8, 100)).expect("the planned file").check_unchanged().expect("unchanged");
     }
 
@@ -213,7 +238,7 @@ mod tests {
         set_time(&path, 100);
         let grown = OpenFile::open(&root, &planned(8, 100), runtime.handle()).expect("a file");
         fs::write(&path, "a,b\n1,2\n3,4\n").expect("a file");
-        assert_eq!(grown.check_unchanged().expect_err("changed").kind(), ErrorKind::File);
+        assert!(matches!(grown.check_unchanged(), Err(Fault::Gone(_))));
     }
 
     #[test]

@@ -16,11 +16,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::open::OpenFile;
+use super::open::{Fault, OpenFile};
 use super::rows::{Origin, table_rows};
 use crate::decode::{Chunk, Counts, refused};
 use crate::discover::FoundFile;
 use crate::evolve::Evolution;
+use crate::ledger::Status;
 use crate::plan::{Format, SourcePlan};
 use crate::spec::BadRecords;
 
@@ -40,12 +41,19 @@ pub(super) struct Pass {
     pub(super) quarantine: QuarantineWriter,
     /// What became of the records.
     pub(super) figures: Figures,
-    /// Files that could not be read, with the reason.
-    pub(super) failures: Vec<(FoundFile, String)>,
+    /// Files that could not be taken.
+    pub(super) failures: Vec<Failure>,
     /// True when rows of a failed file are among the data files, which then are of no use.
     pub(super) spoiled: bool,
     /// The columns of the table with those that joined.
     pub(super) schema: Arc<Schema>,
+}
+
+/// A file that could not be taken.
+pub(super) struct Failure {
+    pub(super) file: FoundFile,
+    pub(super) status: Status,
+    pub(super) reason: String,
 }
 
 /// What a pass needs to know.
@@ -92,7 +100,7 @@ struct Reading {
     quarantine: QuarantineWriter,
     evolution: Evolution,
     figures: Figures,
-    failures: Vec<(FoundFile, String)>,
+    failures: Vec<Failure>,
     spoiled: bool,
 }
 
@@ -100,7 +108,7 @@ struct Reading {
 struct Decoding {
     file: FoundFile,
     chunks: mpsc::Receiver<Chunk>,
-    end: JoinHandle<Result<Counts>>,
+    end: JoinHandle<Result<Counts, Fault>>,
 }
 
 /// Rows and rejects of one file that were passed on.
@@ -151,29 +159,30 @@ impl Reading {
         let (mut held, mut passed) = (Vec::new(), Passed::default());
         let mut began = false;
         while let Some(chunk) = decoding.chunks.recv().await {
+            self.job.ctx.stop.check()?;
             held.push(chunk);
             if began || held.len() > CHUNKS_HELD {
                 began = true;
                 self.pass_on(&mut held, &origin, &mut passed).await?;
             }
         }
-        let counts = match decoding.end.await {
-            Ok(Ok(counts)) => counts,
-            Ok(Err(error)) if error.kind() == ErrorKind::File => {
-                self.spoiled |= began;
-                self.failures.push((origin.file, reason(&error)));
-                return Ok(());
+        let failed = match decoding.end.await {
+            Ok(Ok(counts)) => {
+                self.pass_on(&mut held, &origin, &mut passed).await?;
+                return self.account(&origin, counts, &passed);
             }
-            Ok(Err(error)) => return Err(error),
+            Ok(Err(Fault::Gone(reason))) => (Status::Gone, reason.to_owned()),
+            Ok(Err(Fault::Failed(error))) if error.kind() == ErrorKind::File => (Status::Failed, reason(&error)),
+            Ok(Err(Fault::Failed(error))) => return Err(error),
             Err(error) if error.is_panic() => {
-                self.spoiled |= began;
-                self.failures.push((origin.file, "the reader broke on the content of the file".to_owned()));
-                return Ok(());
+                (Status::Failed, "the reader broke on the content of the file".to_owned())
             }
             Err(error) => return Err(Error::internal("a decoder was ended").with_source(error)),
         };
-        self.pass_on(&mut held, &origin, &mut passed).await?;
-        self.account(&origin, counts, &passed)
+        self.spoiled |= began;
+        let (status, reason) = failed;
+        self.failures.push(Failure { file: origin.file, status, reason });
+        Ok(())
     }
 
     async fn pass_on(&mut self, held: &mut Vec<Chunk>, origin: &Origin, passed: &mut Passed) -> Result<()> {
@@ -255,15 +264,15 @@ fn decode(
     bad_records: BadRecords,
     handle: &Handle,
     chunks: &mpsc::Sender<Chunk>,
-) -> Result<Counts> {
+) -> Result<Counts, Fault> {
     let mut file = OpenFile::open(landing, planned, handle)?;
     let mut decoder = file.decoder(format)?;
     while let Some(chunk) = decoder.next_chunk()? {
         if let Some(reject) = chunk.rejects.first().filter(|_| bad_records == BadRecords::Fail) {
-            return Err(refused(format!("record {}: {}", reject.row_number, reject.reason)));
+            return Err(refused(format!("record {}: {}", reject.row_number, reject.reason)).into());
         }
         if chunks.blocking_send(chunk).is_err() {
-            return Err(Error::internal("the rows of a file are not wanted any more"));
+            return Err(Error::internal("the rows of a file are not wanted any more").into());
         }
     }
     file.check_unchanged()?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufReader, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
-use lake::{Error, ErrorKind, Result};
+use lake::{Error, Result};
 
 use super::refused;
 
@@ -26,7 +26,7 @@ pub enum Compression {
     Gzip,
 }
 
-/// The mark that a read failed in the store below, not in what was read. Readers wrap the store's error in it.
+/// The mark that a read failed below, not in what was read. Readers of a store wrap its error in it.
 #[derive(Debug)]
 pub struct SourceFailure(pub Error);
 
@@ -102,7 +102,7 @@ pub(super) fn explain(error: io::Error) -> Error {
 
 type Prefixed = io::Chain<Cursor<Vec<u8>>, Source>;
 
-/// The reader below, with every failure marked as the store's.
+/// The reader below, with its failures marked: a cut or broken stream above it is something else.
 pub(super) struct Source(Box<dyn Read + Send>);
 
 impl Read for Source {
@@ -110,9 +110,10 @@ impl Read for Source {
         self.0.read(buffer).map_err(|error| match error.downcast::<SourceFailure>() {
             Ok(failure) => io::Error::other(failure),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => error,
+            // A disk that fails on one file must not stop the others.
             Err(error) => {
-                let failure = Error::new(ErrorKind::Store, format!("reading the file: {error}")).with_source(error);
-                io::Error::other(SourceFailure(failure))
+                let refusal = refused(format!("the file cannot be read: {error}"));
+                io::Error::other(SourceFailure(refusal.with_source(error)))
             }
         })
     }
@@ -122,6 +123,7 @@ impl Read for Source {
 mod tests {
     use super::*;
     use flate2::write::GzEncoder;
+    use lake::ErrorKind;
     use std::io::Write;
 
     fn gz(text: &str) -> Vec<u8> {
@@ -164,15 +166,21 @@ mod tests {
 
     #[test]
     fn a_failing_store_is_not_the_files_fault() {
-        struct Broken;
+        struct Broken(fn() -> io::Error);
         impl Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "connection lost"))
+                Err(self.0())
             }
         }
-        let start = Cursor::new(gz("text")[..12].to_vec());
-        let mut bytes = decompress(start.chain(Broken), Compression::Auto).expect("a start");
-        let error = explain(bytes.read_to_end(&mut Vec::new()).expect_err("broken"));
-        assert_eq!(error.kind(), ErrorKind::Store);
+        let outcome = |error: fn() -> io::Error| {
+            let start = Cursor::new(gz("text")[..12].to_vec());
+            let mut bytes = decompress(start.chain(Broken(error)), Compression::Auto).expect("a start");
+            explain(bytes.read_to_end(&mut Vec::new()).expect_err("broken"))
+        };
+        let store = outcome(|| io::Error::other(SourceFailure(Error::new(ErrorKind::Store, "connection lost"))));
+        assert_eq!((store.kind(), store.to_string()), (ErrorKind::Store, "connection lost".to_owned()));
+        let disk = outcome(|| io::Error::new(io::ErrorKind::UnexpectedEof, "bad sector"));
+        assert_eq!(disk.kind(), ErrorKind::File);
+        assert!(disk.to_string().contains("bad sector"), "{disk}");
     }
 }

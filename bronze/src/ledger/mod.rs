@@ -28,17 +28,20 @@ pub enum Status {
     Planned,
     /// It could not be read, or was refused; nothing of it is in the table.
     Failed,
+    /// It was gone, or had other content, when its batch was read; it is taken when it is there again.
+    Gone,
     /// It came again with other content and was left alone.
     Ignored,
 }
 
 impl Status {
-    const ALL: [Self; 3] = [Self::Planned, Self::Failed, Self::Ignored];
+    const ALL: [Self; 4] = [Self::Planned, Self::Failed, Self::Gone, Self::Ignored];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
             Self::Failed => "failed",
+            Self::Gone => "gone",
             Self::Ignored => "ignored",
         }
     }
@@ -114,33 +117,47 @@ impl Ledger {
         self.notes
     }
 
-    /// True for a file whose content the ledger has a row for.
+    /// True for a file whose content was taken, is about to be, or is not to be.
     pub fn knows(&self, file: &FoundFile) -> bool {
-        self.entries_of(&file.path).any(|entry| entry.file.is_same(file))
+        let mut same = self.entries_of(&file.path).filter(|entry| entry.file.is_same(file));
+        same.any(|entry| match entry.status {
+            Status::Planned => !self.is_out(entry),
+            Status::Failed | Status::Ignored => true,
+            Status::Gone => false,
+        })
     }
 
     /// Why a file was refused, when it was.
     pub fn failure(&self, file: &FoundFile) -> Option<&str> {
-        let failed =
-            self.entries_of(&file.path).find(|entry| entry.status == Status::Failed && entry.file.is_same(file));
-        failed?.reason.as_deref()
+        let mut same = self.entries_of(&file.path).filter(|entry| entry.file.is_same(file));
+        same.find(|entry| entry.status == Status::Failed)?.reason.as_deref()
     }
 
     /// True when other content was taken, or is about to be, under the path of `file`.
     pub fn is_overwritten_by(&self, file: &FoundFile) -> bool {
         let mut others = self.entries_of(&file.path).filter(|entry| !entry.file.is_same(file));
-        others.any(|entry| entry.status == Status::Planned && self.failure(&entry.file).is_none())
+        others.any(|entry| entry.status == Status::Planned && !self.is_out(entry))
     }
 
-    /// The files of a batch that are not noted as failed, in the order in which they were planned.
+    /// The files of a batch that are not noted as failed or gone.
     pub fn batch(&self, batch: i64) -> Vec<FoundFile> {
         let planned = self.entries.iter().filter(|entry| entry.batch == Some(batch) && entry.status == Status::Planned);
-        planned.filter(|entry| self.failure(&entry.file).is_none()).map(|entry| entry.file.clone()).collect()
+        planned.filter(|entry| !self.is_out(entry)).map(|entry| entry.file.clone()).collect()
     }
 
-    /// The files of a batch that are noted as failed.
+    /// The files of a batch that are noted as failed or gone.
     pub fn failures(&self, batch: i64) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| entry.batch == Some(batch) && entry.status == Status::Failed)
+        let failed = |entry: &&Entry| matches!(entry.status, Status::Failed | Status::Gone);
+        self.entries.iter().filter(move |entry| entry.batch == Some(batch)).filter(failed)
+    }
+
+    /// True for a planned file that is noted as failed or gone for its batch.
+    fn is_out(&self, planned: &Entry) -> bool {
+        self.entries_of(&planned.file.path).any(|entry| {
+            entry.batch == planned.batch
+                && matches!(entry.status, Status::Failed | Status::Gone)
+                && entry.file.is_same(&planned.file)
+        })
     }
 
     /// Plans `batch`, which must be above all that are planned. False when another run planned it first: the ledger then holds what that run did.
@@ -263,4 +280,85 @@ fn rows(entries: &[Entry], run: &RunId, now_us: i64) -> Result<RecordBatch> {
         texts(&|_| Some(run.to_string())),
     ];
     RecordBatch::try_new(schema(), columns).map_err(|error| Error::internal("ledger rows").with_source(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lake::session::Engine;
+    use lake::{Clock, Root};
+    use object_store::path::Path;
+
+    fn file(path: &str, modified_us: i64) -> FoundFile {
+        FoundFile { path: path.into(), size: 1, modified_us, etag: None, location: Ok(Path::from(path)) }
+    }
+
+    fn ledger(rows: &[(Option<i64>, FoundFile, Status)]) -> Ledger {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(".", folder.path()).expect("a root");
+        let mut ledger = Ledger {
+            lake: Lake::new(root, Clock::system(), Engine::default()),
+            name: TableName::files("s"),
+            table: None,
+            planned: 0,
+            notes: 0,
+            entries: Vec::new(),
+            by_path: HashMap::new(),
+        };
+        let reason = |status| (status != Status::Planned).then(|| "a reason".to_owned());
+        let entry = |(batch, file, status): &(Option<i64>, FoundFile, Status)| Entry {
+            batch: *batch,
+            file: file.clone(),
+            status: *status,
+            reason: reason(*status),
+        };
+        ledger.add(rows.iter().map(entry).collect(), &Txn::new("s", 9));
+        ledger
+    }
+
+    fn paths(files: Vec<FoundFile>) -> Vec<String> {
+        files.into_iter().map(|file| file.path).collect()
+    }
+
+    #[test]
+    fn a_file_is_its_path_and_its_content_never_a_mark_in_time() {
+        let ledger = ledger(&[(Some(1), file("a", 5), Status::Planned)]);
+        assert_eq!((ledger.planned(), ledger.notes()), (9, 0));
+        assert!(ledger.knows(&file("a", 5)));
+        assert!(!ledger.knows(&file("b", 5)) && !ledger.knows(&file("b", 1)));
+        assert!(!ledger.knows(&file("a", 4)) && ledger.is_overwritten_by(&file("a", 4)));
+        assert!(!ledger.is_overwritten_by(&file("a", 5)) && !ledger.is_overwritten_by(&file("b", 5)));
+        let versioned = |etag: &str, modified_us| FoundFile { etag: Some(etag.into()), ..file("a", modified_us) };
+        assert!(versioned("x", 1).is_same(&versioned("x", 2)), "the version of a store says more than a time");
+        assert!(!versioned("x", 1).is_same(&versioned("y", 1)));
+    }
+
+    #[test]
+    fn a_refused_file_is_remembered_and_its_correction_is_no_overwrite() {
+        let ledger = ledger(&[
+            (Some(1), file("a", 5), Status::Planned),
+            (Some(1), file("b", 5), Status::Planned),
+            (Some(1), file("a", 5), Status::Failed),
+            (None, file("c", 5), Status::Ignored),
+        ]);
+        assert_eq!(paths(ledger.batch(1)), ["b"]);
+        assert_eq!(ledger.failures(1).count(), 1);
+        assert!(ledger.knows(&file("a", 5)) && ledger.failure(&file("a", 5)) == Some("a reason"));
+        assert!(!ledger.knows(&file("a", 6)) && !ledger.is_overwritten_by(&file("a", 6)));
+        assert!(ledger.is_overwritten_by(&file("b", 6)));
+        assert!(ledger.knows(&file("c", 5)) && ledger.failure(&file("c", 5)).is_none());
+    }
+
+    #[test]
+    fn a_file_that_was_gone_is_taken_when_it_is_back() {
+        let gone = [(Some(1), file("a", 5), Status::Planned), (Some(1), file("a", 5), Status::Gone)];
+        let before = ledger(&gone);
+        assert!(before.batch(1).is_empty() && before.failures(1).count() == 1);
+        assert!(!before.knows(&file("a", 5)) && before.failure(&file("a", 5)).is_none());
+        assert!(!before.is_overwritten_by(&file("a", 6)));
+        let [planned, gone] = gone;
+        let back = ledger(&[planned, gone, (Some(2), file("a", 5), Status::Planned)]);
+        assert!(back.knows(&file("a", 5)));
+        assert_eq!((paths(back.batch(1)), paths(back.batch(2))), (vec![], vec!["a".to_owned()]));
+    }
 }

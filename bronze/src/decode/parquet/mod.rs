@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::error::ArrowError;
 use futures::StreamExt;
-use lake::{Error, ErrorKind, Result};
+use lake::{Error, Result};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ParquetRecordBatchStreamBuilder;
@@ -38,7 +38,7 @@ impl ParquetDecoder {
     /// Reads a file of this machine, page by page.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] when it is not Parquet or its columns are refused.
+    /// [`File`](lake::ErrorKind::File) when it is not Parquet or its columns are refused.
     pub fn local(file: File, duplicates: DuplicateColumns) -> Result<Self> {
         let metadata = ArrowReaderMetadata::load(&file, reader_options()).map_err(explain)?;
         let metadata = with_wide_int96(&metadata)?;
@@ -52,7 +52,8 @@ impl ParquetDecoder {
     /// Reads a file of a store, a row group at a time. Must be called, and used, on a thread that may block.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] when it is not Parquet or its columns are refused, [`ErrorKind::Store`] when the store fails.
+    /// [`File`](lake::ErrorKind::File) when it is not Parquet or its columns are refused, [`Store`](lake::ErrorKind::Store)
+    /// when the store fails.
     pub fn remote(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -151,9 +152,6 @@ fn explain_arrow(error: ArrowError) -> Error {
             Ok(error) => explain(*error),
             Err(inner) => refused(format!("the file cannot be read as Parquet: {inner}")).with_source(inner),
         },
-        ArrowError::IoError(message, error) => {
-            Error::new(ErrorKind::Store, format!("reading the file: {message}")).with_source(error)
-        }
         error => refused(format!("the file cannot be read as Parquet: {error}")).with_source(error),
     }
 }

@@ -18,6 +18,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
+use lake::ErrorKind;
 
 fn write(columns: Vec<(&str, ArrayRef)>) -> File {
     let (fields, arrays): (Vec<_>, Vec<_>) =
