@@ -40,7 +40,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 use crate::answer;
 use crate::output;
 use crate::plan::ModelPlan;
-use crate::publish::Publication;
+use crate::publish::{Publication, made};
 use crate::recipe::{Held, Recipe, source_app};
 use crate::write::Rows;
 
@@ -61,64 +61,81 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
     let recipe =
         Recipe { query: Some(plan.query.clone()), partition_by: plan.partition_by.clone(), ..Recipe::default() };
     let recipe = recipe.with_sources(&sources)?;
-    let held = Held::of(held_table.as_ref(), &plan.sources).await?;
-    if held.recipe.as_ref().is_some_and(|held| held.strategy.is_some()) {
-        return Err(Error::new(
-            ErrorKind::Table,
-            format!("{} holds a snapshot, and the spec has a query for it", plan.table),
-        )
-        .hint("its days would be lost: give the model another name, or remove the table's folder first"));
-    }
+    let held = Held::of(held_table.as_ref())?;
+    check_no_snapshot(plan, &held)?;
 
     let same = held.recipe.as_ref() == Some(&recipe);
-    let current = |source: &Table| held.version_of(source.name(), &recipe).is_some_and(|held| held >= version(source));
-    if same && plan.unstable.is_empty() && sources.iter().all(current) {
-        return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), &sources));
-    }
+    let mut current = same && plan.unstable.is_empty();
     for source in &mut sources {
-        if let Some(newer) = held.version_of(source.name(), &recipe).filter(|held| *held > version(source)) {
+        let version_held = held.version_of(source.name(), &recipe).await?;
+        current &= version_held.is_some_and(|held| held >= version(source));
+        if let Some(newer) = version_held.filter(|held| *held > version(source)) {
             *source = lake.table_at(source.name(), u64::try_from(newer).unwrap_or_default()).await?;
         }
+    }
+    if current {
+        return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), &sources));
     }
     let mut txns: Vec<Txn> =
         sources.iter().map(|source| Txn::new(source_app(&plan.table, source.name()), version(source))).collect();
     if !same || !plan.unstable.is_empty() {
-        txns.push(held.next_change(&plan.table));
+        txns.push(held.next_change(&plan.table).await?);
     }
-    compute(lake, plan, ctx, &sources, &recipe, txns).await
+    Refresh { lake, plan, ctx }.compute(held_table, &sources, &recipe, txns).await
 }
 
-async fn compute(
-    lake: &Lake,
-    plan: &ModelPlan,
-    ctx: &RunContext,
-    sources: &[Table],
-    recipe: &Recipe,
-    txns: Vec<Txn>,
-) -> Result<TaskReport> {
-    let session = lake.session()?;
-    let result = Computation::plan(&session, plan, sources).await?;
-    let definition = Definition {
-        partition_by: plan.partition_by.clone(),
-        description: Some(plan.query.clone()),
-        ..Definition::new(Arc::clone(&result.schema))
-    };
-    let mut table = lake.create_or_open(&plan.table, &definition).await?;
-    let publication = Publication {
-        definition: Definition { properties: vec![recipe.property()?], ..definition },
-        removes: table.removes(|_| true)?,
-        predicate: None,
-        txns,
-    };
-    let published =
-        publication.publish(result.rows()?, &mut table, ctx).await.context(|| format!("computing {}", plan.table))?;
-
-    let mut report = answer::changed(&plan.table, sources, &published)?;
-    if !plan.unstable.is_empty() {
-        let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        report.notes.push(format!("computed in every run, because its query asks for {functions}"));
+/// The days of a snapshot cannot be computed again.
+fn check_no_snapshot(plan: &ModelPlan, held: &Held<'_>) -> Result<()> {
+    if held.recipe.as_ref().is_none_or(|held| held.strategy.is_none()) {
+        return Ok(());
     }
-    Ok(report)
+    let message = format!("{} holds a snapshot, and the spec has a query for it", plan.table);
+    let hint = "its days would be lost: give the model another name, or remove the table's folder first";
+    Err(Error::new(ErrorKind::Table, message).hint(hint))
+}
+
+/// A model that is not up to date.
+struct Refresh<'a> {
+    lake: &'a Lake,
+    plan: &'a ModelPlan,
+    ctx: &'a RunContext,
+}
+
+impl Refresh<'_> {
+    async fn compute(
+        &self,
+        held: Option<Table>,
+        sources: &[Table],
+        recipe: &Recipe,
+        txns: Vec<Txn>,
+    ) -> Result<TaskReport> {
+        let plan = self.plan;
+        let session = self.lake.session()?;
+        let result = Computation::plan(&session, plan, sources).await?;
+        let definition = Definition {
+            partition_by: plan.partition_by.clone(),
+            description: Some(plan.query.clone()),
+            ..Definition::new(Arc::clone(&result.schema))
+        };
+        let mut table = made(self.lake, held, &plan.table, &definition).await?;
+        let publication = Publication {
+            definition: Definition { properties: vec![recipe.property()?], ..definition },
+            removes: table.removes(|_| true)?,
+            predicate: None,
+            txns,
+        };
+        let published = publication
+            .publish(result.rows()?, &mut table, self.ctx)
+            .await
+            .context(|| format!("computing {}", plan.table))?;
+
+        let mut report = answer::changed(&plan.table, sources, &published)?;
+        if !plan.unstable.is_empty() {
+            let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            report.notes.push(format!("computed in every run, because its query asks for {functions}"));
+        }
+        Ok(report)
+    }
 }
 
 /// A planned query.

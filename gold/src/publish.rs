@@ -9,7 +9,7 @@ use lake::commit::{Commit, Outcome, Txn, redefine};
 use lake::run::RunContext;
 use lake::table::Definition;
 use lake::write::discard;
-use lake::{ErrorKind, Result, Table, fault};
+use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
 
 use crate::write::{Rows, write};
 
@@ -31,6 +31,23 @@ pub(crate) struct Published {
     pub(crate) outcome: Outcome,
     /// Rows written.
     pub(crate) rows: u64,
+}
+
+/// The table to publish to: the one that the run has decided about, or a new one.
+///
+/// A table that appeared since then is a conflict: what was decided may not fit it.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when another run has made the table and written to it, and as [`Lake::create_or_open`].
+pub(crate) async fn made(lake: &Lake, held: Option<Table>, name: &TableName, definition: &Definition) -> Result<Table> {
+    if let Some(table) = held {
+        return Ok(table);
+    }
+    let table = lake.create_or_open(name, definition).await?;
+    match table.version() {
+        0 => Ok(table),
+        _ => Err(Error::new(ErrorKind::Conflict, format!("another run has made {name} at the same time"))),
+    }
 }
 
 impl Publication {

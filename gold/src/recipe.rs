@@ -10,7 +10,7 @@
 //! finds its transactions held. Only that commit writes the property, together with the rows it stands for: a crash
 //! before it leaves the old recipe, and the next run does the work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lake::commit::Txn;
 use lake::{Error, ErrorKind, Result, Table, TableName};
@@ -51,14 +51,12 @@ pub(crate) struct Recipe {
 }
 
 /// What a gold table holds, by its own account.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    /// The table; `None` before it is made.
+    pub(crate) table: Option<&'a Table>,
     /// The recipe of its rows; `None` before the first commit of rows.
     pub(crate) recipe: Option<Recipe>,
-    /// How often the recipe has changed.
-    changes: i64,
-    /// The versions of the sources that its rows come from.
-    versions: BTreeMap<TableName, i64>,
 }
 
 impl Recipe {
@@ -73,6 +71,12 @@ impl Recipe {
         Ok(self)
     }
 
+    /// True when both read the same table under the name of `source`.
+    fn same_source(&self, other: &Self, source: &TableName) -> bool {
+        let id = |recipe: &Self| recipe.sources.get(&source.to_string()).cloned();
+        id(self).is_some_and(|ours| id(other) == Some(ours))
+    }
+
     /// The property that keeps the recipe.
     ///
     /// # Errors
@@ -84,43 +88,53 @@ impl Recipe {
     }
 }
 
-impl Held {
-    /// What `table` holds of `sources`; nothing when there is no table.
+impl<'a> Held<'a> {
+    /// What `table` holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`] when the log cannot be read, [`ErrorKind::Table`] when its recipe cannot.
-    pub(crate) async fn of(table: Option<&Table>, sources: &BTreeSet<TableName>) -> Result<Self> {
-        let Some(table) = table else { return Ok(Self::default()) };
-        let mut held = Self { recipe: recipe(table)?, ..Self::default() };
-        held.changes = table.txn_version(&changes_app(table.name())).await?.unwrap_or(0);
-        for source in sources {
-            if let Some(version) = table.txn_version(&source_app(table.name(), source)).await? {
-                held.versions.insert(source.clone(), version);
-            }
+    /// [`ErrorKind::Table`] when the recipe cannot be read, or when there are rows without one: they are not ours.
+    pub(crate) fn of(table: Option<&'a Table>) -> Result<Self> {
+        let Some(table) = table else { return Ok(Self { table: None, recipe: None }) };
+        let recipe = recipe(table)?;
+        if recipe.is_none() && !table.file_paths()?.is_empty() {
+            let message = format!("{} holds rows that this program did not write", table.name());
+            let hint = "they would be replaced: give the table of the spec another name, or move the other one away";
+            return Err(Error::new(ErrorKind::Table, message).hint(hint));
         }
-        Ok(held)
+        Ok(Self { table: Some(table), recipe })
     }
 
-    /// The version of `source` that the rows come from; `None` when that was another table under the same name.
-    pub(crate) fn version_of(&self, source: &TableName, recipe: &Recipe) -> Option<i64> {
-        let name = source.to_string();
-        let known = self.recipe.as_ref()?.sources.get(&name)?;
-        (recipe.sources.get(&name) == Some(known)).then(|| self.versions.get(source).copied())?
+    /// The version of `source` that the rows come from; `None` when that was another table under the same name than
+    /// `wanted` knows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the log cannot be read.
+    pub(crate) async fn version_of(&self, source: &TableName, wanted: &Recipe) -> Result<Option<i64>> {
+        match (self.table, &self.recipe) {
+            (Some(table), Some(held)) if held.same_source(wanted, source) => {
+                table.txn_version(&source_app(table.name(), source)).await
+            }
+            _ => Ok(None),
+        }
     }
 
-    /// The transaction of a commit that makes the recipe new.
-    pub(crate) fn next_change(&self, table: &TableName) -> Txn {
-        Txn::new(changes_app(table), self.changes + 1)
+    /// The transaction of a commit to `table` that makes the recipe new.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the log cannot be read.
+    pub(crate) async fn next_change(&self, table: &TableName) -> Result<Txn> {
+        let app = format!("{table}:recipe");
+        let changes = match self.table {
+            Some(table) => table.txn_version(&app).await?,
+            None => None,
+        };
+        Ok(Txn::new(app, changes.unwrap_or(0) + 1))
     }
 }
 
 /// The application of the versions of a source: `gold.daily_sales:silver.orders`.
 pub(crate) fn source_app(table: &TableName, source: &TableName) -> String {
     format!("{table}:{source}")
-}
-
-fn changes_app(table: &TableName) -> String {
-    format!("{table}:recipe")
 }
 
 fn recipe(table: &Table) -> Result<Option<Recipe>> {
@@ -153,11 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_a_table_that_was_made_again_do_not_count() {
+    fn a_table_that_was_made_again_is_another_source() {
         let orders = TableName::silver("orders");
-        let held = Held { recipe: Some(recipe_with("a")), changes: 1, versions: BTreeMap::from([(orders.clone(), 7)]) };
-        assert_eq!(held.version_of(&orders, &recipe_with("a")), Some(7));
-        assert_eq!(held.version_of(&orders, &recipe_with("b")), None);
-        assert_eq!(held.next_change(&TableName::gold("x")), Txn::new("gold.x:recipe", 2));
+        assert!(recipe_with("a").same_source(&recipe_with("a"), &orders));
+        assert!(!recipe_with("a").same_source(&recipe_with("b"), &orders));
+        assert!(!Recipe::default().same_source(&Recipe::default(), &orders));
     }
 }

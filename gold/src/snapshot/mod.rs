@@ -28,7 +28,7 @@ mod changed;
 mod layout;
 mod retention;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -47,7 +47,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use crate::answer;
 use crate::plan::SnapshotPlan;
-use crate::publish::Publication;
+use crate::publish::{Publication, made};
 use crate::recipe::{Held, Recipe, source_app};
 use crate::spec::Strategy;
 use crate::write::Rows;
@@ -64,11 +64,11 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, day
         return Ok(answer::waiting(&plan.table, held_table.as_ref(), &plan.source));
     };
     let recipe = recipe(plan).with_sources([&source])?;
-    let held = Held::of(held_table.as_ref(), &BTreeSet::from([plan.source.clone()])).await?;
-    check_same_table(plan, held_table.as_ref(), &held)?;
+    let held = Held::of(held_table.as_ref())?;
+    check_same_table(plan, &held)?;
 
     let version = i64::try_from(source.version()).unwrap_or(i64::MAX);
-    let newest = held.version_of(&plan.source, &recipe);
+    let newest = held.version_of(&plan.source, &recipe).await?;
     let day_app = format!("{}:{day}", source_app(&plan.table, &plan.source));
     let of_day = match &held_table {
         Some(table) => table.txn_version(&day_app).await?,
@@ -90,9 +90,9 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, day
         Txn::new(day_app, version),
     ];
     if !same {
-        txns.push(held.next_change(&plan.table));
+        txns.push(held.next_change(&plan.table).await?);
     }
-    Day { lake, plan, ctx, day, first: of_day.is_none() }.record(&source, held_table.as_ref(), &recipe, txns).await
+    Day { lake, plan, ctx, day, first: of_day.is_none() }.record(&source, held_table, &recipe, txns).await
 }
 
 /// One day to be recorded.
@@ -106,21 +106,15 @@ struct Day<'a> {
 }
 
 impl Day<'_> {
-    async fn record(
-        &self,
-        source: &Table,
-        held: Option<&Table>,
-        recipe: &Recipe,
-        txns: Vec<Txn>,
-    ) -> Result<TaskReport> {
+    async fn record(&self, source: &Table, held: Option<Table>, recipe: &Recipe, txns: Vec<Txn>) -> Result<TaskReport> {
         let plan = self.plan;
-        let layout = Layout::new(plan, source, held)?;
+        let layout = Layout::new(plan, source, held.as_ref())?;
         let definition = Definition {
             partition_by: vec![SNAPSHOT_DATE.to_owned()],
             description: Some(format!("{} day by day ({})", plan.source, strategy_name(plan.strategy))),
             ..Definition::new(Arc::clone(&layout.schema))
         };
-        let mut table = self.lake.create_or_open(&plan.table, &definition).await?;
+        let mut table = made(self.lake, held, &plan.table, &definition).await?;
         let session = self.lake.session()?;
         session.register(source).await?;
         session.register(&table).await?;
@@ -215,14 +209,14 @@ fn recipe(plan: &SnapshotPlan) -> Recipe {
 }
 
 /// The days of a table cannot be read in two ways.
-fn check_same_table(plan: &SnapshotPlan, table: Option<&Table>, held: &Held) -> Result<()> {
+fn check_same_table(plan: &SnapshotPlan, held: &Held<'_>) -> Result<()> {
     let refuse = |holds: String| {
         let message =
             format!("{} {holds}, and the spec makes it a `{}` snapshot", plan.table, strategy_name(plan.strategy));
         let hint = "give the snapshot another name, or remove the table's folder, which loses its days";
         Err(Error::new(ErrorKind::Table, message).hint(hint))
     };
-    match (table, &held.recipe) {
+    match (held.table, &held.recipe) {
         (_, Some(recipe)) => match recipe.strategy {
             None => refuse("holds the result of a query".to_owned()),
             Some(strategy) if strategy != plan.strategy => {
