@@ -20,7 +20,7 @@ use crate::spec::Project;
 /// Turns files of changes into right Delta tables: bronze keeps every record, silver the current state, gold the
 /// answers.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     /// The spec
     #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]

@@ -55,7 +55,8 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         RowOutput::Json => Box::new(Json::default()),
     };
     let planned: Vec<String> = project.tasks.iter().map(|task| task.name.to_string()).collect();
-    let mut answer = query::query(&lake, &planned, &args.sql).await?;
+    // One more than is shown, to know whether there are more.
+    let mut answer = query::query(&lake, &planned, &args.sql, limit.map(|limit| limit.saturating_add(1))).await?;
     printer.data(&sink.begin(&answer.schema()))?;
     let mut left = limit.unwrap_or(usize::MAX);
     let mut more = false;

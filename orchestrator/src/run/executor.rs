@@ -6,11 +6,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::LocalBoxFuture;
 use lake::report::{TaskOutcome, TaskReport};
-use lake::run::RunContext;
+use lake::run::{RunContext, Stop};
 use lake::{Clock, Error, ErrorKind, Result, TableName};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::policy::{Policy, spread};
+
+/// How long a wait goes on after the run was stopped, at most.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// What a task does in one attempt. Its future stays on the thread of the task.
 pub(crate) type Work = Arc<dyn Fn(RunContext) -> LocalBoxFuture<'static, Result<TaskReport>> + Send + Sync>;
@@ -61,7 +64,9 @@ pub(crate) async fn execute(unit: Unit, context: RunContext, clock: Clock, tell:
             Some(wait) => {
                 // The dispatcher listens until every task has ended.
                 let _ = tell.send(Message::Retrying { task: unit.name.clone(), attempt, wait, error });
-                clock.sleep(wait).await;
+                if let Err(error) = rest(&clock, wait, &context.stop).await {
+                    break TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started));
+                }
                 attempt += 1;
             }
         }
@@ -97,6 +102,34 @@ async fn attempt_once(unit: &Unit, context: &RunContext, clock: &Clock) -> Resul
     }
 }
 
+/// Waits before another attempt, unless the run is stopped meanwhile.
+async fn rest(clock: &Clock, wait: Duration, stop: &Stop) -> Result<()> {
+    let mut left = wait;
+    while !left.is_zero() {
+        stop.check()?;
+        let slice = left.min(SLICE);
+        clock.sleep(slice).await;
+        left -= slice;
+    }
+    stop.check()
+}
+
 fn since(clock: &Clock, started: DateTime<Utc>) -> Duration {
     (clock.now() - started).to_std().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_the_wait_for_another_attempt() {
+        let (clock, stop) = (Clock::manual(DateTime::UNIX_EPOCH), Stop::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(rest(&clock, Duration::from_secs(10), &stop)).expect("the whole wait");
+        assert_eq!(clock.now_micros(), 10_000_000);
+        stop.raise();
+        runtime.block_on(rest(&clock, Duration::from_secs(10), &stop)).expect_err("a stop");
+        assert_eq!(clock.now_micros(), 10_000_000);
+    }
 }

@@ -74,13 +74,26 @@ pub(crate) async fn run(
     let units = units(project, place, chosen);
     let names: Vec<String> = units.iter().map(|unit| unit.name.to_string()).collect();
     let spec = project.file.display().to_string();
-    let mut recorder = Recorder(context.events.clone());
+    let (mut recorder, changed) = Recorder::new(context.events.clone());
     recorder.begin(&project.header.name, &spec, &names, chosen.len() < project.tasks.len());
 
-    let outcomes = {
-        let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
-        dispatch(units, side_by_side(project), &context, clock, stops(), observers).await
+    // A run that is killed after it changed something has left its begin in the event log.
+    let early = async {
+        match changed.await {
+            Ok(()) => context.events.flush(&place.lake).await,
+            Err(_) => Ok(()),
+        }
     };
+    let work = async {
+        let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
+        let outcomes = dispatch(units, side_by_side(project), &context, clock, stops(), observers).await;
+        recorder.close();
+        outcomes
+    };
+    let (outcomes, early) = tokio::join!(work, early);
+    if let Err(error) = early {
+        tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
+    }
     let elapsed = (clock.now() - started_at).to_std().unwrap_or_default();
     let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks: outcomes };
     recorder.end(&summary);

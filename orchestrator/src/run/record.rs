@@ -7,6 +7,7 @@ use lake::report::{RunSummary, TaskOutcome, TaskStatus, error_json};
 use lake::run::Meter;
 use lake::{Error, TableName};
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use super::dispatcher::Observer;
 
@@ -24,9 +25,24 @@ pub(crate) const TASK_ENDED: &str = "task_ended";
 pub(crate) const RUN_STOPPING: &str = "run_stopping";
 
 /// Notes what it sees as events of the run.
-pub(crate) struct Recorder(pub(crate) Events);
+pub(crate) struct Recorder {
+    events: Events,
+    /// Told once when there is something that should outlive the process: a table was changed.
+    changed: Option<oneshot::Sender<()>>,
+}
 
 impl Recorder {
+    /// A recorder, and who hears when the first task has changed its table.
+    pub(crate) fn new(events: Events) -> (Self, oneshot::Receiver<()>) {
+        let (tell, heard) = oneshot::channel();
+        (Self { events, changed: Some(tell) }, heard)
+    }
+
+    /// Nothing more will change.
+    pub(crate) fn close(&mut self) {
+        self.changed = None;
+    }
+
     /// Notes the begin of the run.
     pub(crate) fn begin(&self, name: &str, spec: &str, tasks: &[String], selected: bool) {
         let details = json!({
@@ -36,7 +52,7 @@ impl Recorder {
             "selected": selected,
             "program": env!("CARGO_PKG_VERSION"),
         });
-        self.0.record(None, RUN_STARTED, Level::Info, format!("run of {} tasks", tasks.len()), details);
+        self.events.record(None, RUN_STARTED, Level::Info, format!("run of {} tasks", tasks.len()), details);
     }
 
     /// Notes the end of the run.
@@ -52,31 +68,37 @@ impl Recorder {
             }
         }
         let level = if summary.exit_code() == lake::report::EXIT_DONE { Level::Info } else { Level::Error };
-        self.0.record(None, RUN_ENDED, level, summary.status().as_str(), details);
+        self.events.record(None, RUN_ENDED, level, summary.status().as_str(), details);
     }
 }
 
 impl Observer for Recorder {
     fn started(&mut self, task: &TableName, _: &Meter) {
-        self.0.record(Some(&task.to_string()), TASK_STARTED, Level::Info, "started", json!({}));
+        self.events.record(Some(&task.to_string()), TASK_STARTED, Level::Info, "started", json!({}));
     }
 
     fn retrying(&mut self, task: &TableName, attempt: u32, wait: Duration, error: &Error) {
         let details = json!({"attempt": attempt, "wait_seconds": wait.as_secs_f64(), "error": error_json(error)});
-        self.0.record(Some(&task.to_string()), TASK_RETRIED, Level::Warning, error.to_string(), details);
+        self.events.record(Some(&task.to_string()), TASK_RETRIED, Level::Warning, error.to_string(), details);
     }
 
     fn ended(&mut self, outcome: &TaskOutcome) {
+        if outcome.status == TaskStatus::Succeeded
+            && let Some(tell) = self.changed.take()
+        {
+            // Nobody listens any more when the run is over; its end is recorded then.
+            let _ = tell.send(());
+        }
         let (level, message) = match (&outcome.error, &outcome.skipped_because) {
             (Some(error), _) => (Level::Error, error.to_string()),
             (None, Some(because)) => (Level::Warning, format!("skipped: {because}")),
             (None, None) if outcome.refused_files() => (Level::Warning, outcome.status.as_str().to_owned()),
             (None, None) => (Level::Info, outcome.status.as_str().to_owned()),
         };
-        self.0.record(Some(&outcome.task.to_string()), TASK_ENDED, level, message, outcome.to_json());
+        self.events.record(Some(&outcome.task.to_string()), TASK_ENDED, level, message, outcome.to_json());
     }
 
     fn stopping(&mut self, running: usize) {
-        self.0.record(None, RUN_STOPPING, Level::Warning, "asked to stop", json!({"running": running}));
+        self.events.record(None, RUN_STOPPING, Level::Warning, "asked to stop", json!({"running": running}));
     }
 }

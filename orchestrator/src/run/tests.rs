@@ -205,3 +205,24 @@ fn a_stop_lets_running_tasks_end_and_starts_no_others() {
     assert_eq!(ran.status("bronze.b").skipped_because.as_deref(), Some("the run was stopped"));
     assert!(ran.diary.contains(&"stopping with 1".to_owned()));
 }
+
+#[test]
+fn what_fails_after_a_stop_is_not_tried_again() {
+    let (stop, stops) = mpsc::unbounded_channel();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
+    let work: Work = Arc::new(move |context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let stop = stop.clone();
+        async move {
+            stop.send(()).expect("a dispatcher");
+            while !context.stop.is_raised() {
+                tokio::task::yield_now().await;
+            }
+            Err(Error::new(ErrorKind::Store, "no luck"))
+        }
+        .boxed_local()
+    });
+    let ran = run_with(vec![unit("bronze.a", &[], work)], 1, stops);
+    assert_eq!((ran.status("bronze.a").status, attempts.load(Ordering::SeqCst)), (TaskStatus::Failed, 1));
+}

@@ -7,10 +7,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, SchemaError, TableReference};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::sql::parser::Statement;
+use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ansi;
+use datafusion::sql::sqlparser::parser::ParserError;
 use futures::StreamExt;
-use lake::session::Session;
 use lake::spec::{did_you_mean, nearest};
 use lake::{Error, ErrorKind, Lake, Layer, Result, TableName};
 
@@ -28,17 +28,25 @@ impl Answer {
     /// # Errors
     /// [`ErrorKind::Query`] when the query cannot be computed further.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        Ok(self.0.next().await.transpose()?)
+        self.0.next().await.transpose().map_err(|error| plain(error.into()))
     }
 }
 
-/// Starts a query over the tables that it names. `planned` are the tasks of the spec, whose tables may not exist yet.
+/// Starts a query over the tables that it names, for `rows` rows at most. `planned` are the tasks of the spec, whose
+/// tables may not exist yet.
 ///
 /// # Errors
 /// [`ErrorKind::Query`] when it is no query, or names a table or column that is not there, with the nearest names.
-pub(crate) async fn query(lake: &Lake, planned: &[String], sql: &str) -> Result<Answer> {
+pub(crate) async fn query(lake: &Lake, planned: &[String], sql: &str, rows: Option<usize>) -> Result<Answer> {
     let session = lake.session()?;
-    let statement = parse(&session, sql)?;
+    let statement = parse(sql)?;
+    if let Some(verb) = refused(&statement) {
+        let error = Error::new(ErrorKind::Query, format!("`{verb}` is refused: this command only reads"));
+        return Err(match verb.as_str() {
+            "SHOW" => error.hint(tables_hint(&existing(lake).await?)),
+            _ => error.hint("tables are changed by `orchestrator run` alone; ask with SELECT, EXPLAIN or DESCRIBE"),
+        });
+    }
     let references = session.context().state().resolve_table_references(&statement)?;
     let mut missing = Vec::new();
     for reference in references {
@@ -53,37 +61,80 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], sql: &str) -> Result<
     if let Some(name) = missing.first() {
         return Err(no_table(name, planned, &existing(lake).await?));
     }
-    match session.sql(sql).await {
-        Ok(frame) => Ok(Answer(frame.execute_stream().await?)),
-        Err(error) => Err(match session.context().state().create_logical_plan(sql).await {
-            Err(cause) => wrong_column(&cause).unwrap_or(error),
-            Ok(_) => error,
-        }),
+    let frame = match session.sql(sql).await {
+        Ok(frame) => frame,
+        Err(error) => {
+            let again = session.context().state().create_logical_plan(sql).await;
+            return Err(again.err().and_then(|cause| wrong_column(&cause)).unwrap_or_else(|| plain(error)));
+        }
+    };
+    // A plan to look at is the root of its query and takes no limit.
+    let is_query = matches!(&statement, Statement::Statement(ansi) if matches!(ansi.as_ref(), Ansi::Query(_)));
+    let frame = if is_query { frame.limit(0, rows)? } else { frame };
+    frame.execute_stream().await.map(Answer).map_err(|error| plain(error.into()))
+}
+
+/// Reads the text as one statement.
+fn parse(sql: &str) -> Result<Statement> {
+    let mut statements = DFParser::parse_sql(sql).map_err(|error| unreadable(&error))?;
+    match (statements.pop_front(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        (Some(_), false) => Err(Error::new(ErrorKind::Query, "there are several statements").hint("ask one at a time")),
+        (None, _) => {
+            Err(Error::new(ErrorKind::Query, "there is no query").hint("ask with SELECT, EXPLAIN or DESCRIBE"))
+        }
     }
 }
 
-/// Reads the text as one statement that only reads.
-fn parse(session: &Session, sql: &str) -> Result<Statement> {
-    let state = session.context().state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect).map_err(|error| {
-        let text = Error::from(error).to_string();
-        Error::new(ErrorKind::Query, text.trim_start_matches("SQL error: ").to_owned())
-    })?;
-    let reads = match &statement {
+/// The verb of a statement that does more than read.
+fn refused(statement: &Statement) -> Option<String> {
+    let reads = match statement {
         Statement::Statement(ansi) => {
             matches!(ansi.as_ref(), Ansi::Query(_) | Ansi::Explain { .. } | Ansi::ExplainTable { .. })
         }
         Statement::Explain(explain) => matches!(explain.statement.as_ref(), Statement::Statement(_)),
         _ => false,
     };
-    if reads {
-        return Ok(statement);
-    }
     let text = statement.to_string();
-    let verb = text.split_whitespace().next().unwrap_or_default().to_uppercase();
-    Err(Error::new(ErrorKind::Query, format!("`{verb}` is refused: this command only reads"))
-        .hint("tables are changed by `orchestrator run` alone; ask with SELECT, EXPLAIN or DESCRIBE"))
+    (!reads).then(|| text.split_whitespace().next().unwrap_or_default().to_uppercase())
+}
+
+/// A text that is no SQL, without the names of the parser's own types.
+fn unreadable(error: &DataFusionError) -> Error {
+    let text = match error.find_root() {
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.clone(),
+            ParserError::RecursionLimitExceeded => "it is nested too deeply".to_owned(),
+        },
+        other => other.strip_backtrace(),
+    };
+    Error::new(ErrorKind::Query, format!("the query cannot be read: {}", lowered(&text)))
+}
+
+/// The innermost cause of an error in planning or computing, which says what is wrong with the query.
+fn plain(error: Error) -> Error {
+    let text = error.to_string();
+    let Some((_, cause)) = text.rsplit_once("\ncaused by\n") else { return error };
+    Error::new(error.kind(), lowered(cause.trim_start_matches("Arrow error: ")))
+}
+
+/// Messages begin with a small letter, unless it is a name or an abbreviation.
+fn lowered(text: &str) -> String {
+    let mut chars = text.chars();
+    match (chars.next(), chars.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            first.to_lowercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn tables_hint(existing: &BTreeSet<String>) -> String {
+    let names: Vec<String> = existing.iter().map(|name| format!("`{name}`")).collect();
+    match names.is_empty() {
+        true => "the lake is empty: `orchestrator run` fills it".to_owned(),
+        false => format!("the tables are {}", names.join(", ")),
+    }
 }
 
 fn table_name(reference: &TableReference) -> Option<TableName> {
@@ -137,7 +188,7 @@ fn wrong_column(error: &DataFusionError) -> Option<Error> {
     names.dedup();
     let case = names.iter().find(|name| name.eq_ignore_ascii_case(&field.name) && **name != field.name);
     let hint = match (case, nearest(&field.name, names.iter().copied())) {
-        (Some(name), _) => Some(format!("names keep their case: write \"{name}\"")),
+        (Some(name), _) => Some(format!("did you mean `{name}`? names keep their case")),
         (None, Some(name)) => Some(format!("did you mean `{name}`?")),
         (None, None) => did_you_mean(&field.name, names.iter().copied()),
     };
@@ -151,6 +202,40 @@ fn wrong_column(error: &DataFusionError) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_reading_is_accepted() {
+        let verdict = |sql: &str| refused(&parse(sql).expect("a statement"));
+        for sql in ["SELECT 1", "WITH a AS (SELECT 1) SELECT * FROM a", "EXPLAIN SELECT 1", "DESCRIBE silver.orders"] {
+            assert_eq!(verdict(sql), None, "{sql}");
+        }
+        for sql in [
+            "DELETE FROM silver.orders",
+            "INSERT INTO silver.orders SELECT 1",
+            "DROP TABLE silver.orders",
+            "CREATE TABLE a AS SELECT 1",
+            "CREATE EXTERNAL TABLE a STORED AS CSV LOCATION '/'",
+            "COPY silver.orders TO '/tmp/a.csv'",
+            "SET a = 1",
+            "RESET a",
+        ] {
+            assert_eq!(verdict(sql).as_deref(), sql.split(' ').next(), "{sql}");
+        }
+        let error = |sql: &str| parse(sql).expect_err("no statement").to_string();
+        assert_eq!(error("SELECT 1; SELECT 2"), "there are several statements");
+        assert_eq!(error(""), "there is no query");
+        assert_eq!(
+            error("SELEC 1"),
+            "the query cannot be read: expected: an SQL statement, found: SELEC at Line: 1, Column: 1"
+        );
+    }
+
+    #[test]
+    fn the_innermost_cause_is_told() {
+        let text = "Optimizer rule 'x' failed\ncaused by\nArrow error: Cast error: Cannot cast string 'x'";
+        let error = plain(Error::new(ErrorKind::Query, text));
+        assert_eq!(error.to_string(), "cast error: Cannot cast string 'x'");
+    }
 
     #[test]
     fn a_table_that_is_not_there_is_told_with_the_nearest() {

@@ -27,6 +27,8 @@ pub(crate) trait Sink {
 pub(crate) struct Table {
     columns: Vec<(String, Align, Vec<String>)>,
     rows: usize,
+    /// The answer is a plan: text of many lines, which are its point.
+    plan: bool,
 }
 
 /// RFC 4180 with `\n` at the end of lines: a null is nothing, an empty text is `""`.
@@ -49,10 +51,14 @@ impl Sink for Table {
             (visible(field.name()), align, Vec::new())
         });
         self.columns = columns.collect();
+        self.plan = schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"]);
         String::new()
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<String> {
+        if self.plan {
+            return plan(batch);
+        }
         for ((_, _, cells), column) in self.columns.iter_mut().zip(batch.columns()) {
             for row in 0..batch.num_rows() {
                 cells.push(match json(column.as_ref(), row)? {
@@ -66,12 +72,26 @@ impl Sink for Table {
     }
 
     fn end(&mut self) -> String {
+        if self.plan {
+            return String::new();
+        }
         let mut grid = Grid::new();
         for (name, align, cells) in self.columns.drain(..) {
             grid.column(&name, None, align, cells);
         }
         format!("{}\n{}\n", grid.render_ruled(), counted(self.rows, "row"))
     }
+}
+
+/// The plans of an EXPLAIN, one after the other.
+fn plan(batch: &RecordBatch) -> Result<String> {
+    let mut out = String::new();
+    for row in 0..batch.num_rows() {
+        let (name, plan) = (json(batch.column(0), row)?, json(batch.column(1), row)?);
+        out.push_str(&format!("{}:\n", plain(&name).replace('_', " ")));
+        out.extend(plain(&plan).lines().map(|line| format!("  {line}\n")));
+    }
+    Ok(out)
 }
 
 /// A cell stays on its line.
@@ -188,6 +208,16 @@ mod tests {
              {\"id\":1,\"name\":\"\"}\n]\n"
         );
         assert_eq!(text(Json::default(), &[]), "[]\n");
+    }
+
+    #[test]
+    fn a_plan_is_shown_as_it_is() {
+        let column = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+        let batch = RecordBatch::try_from_iter([("plan_type", column("logical_plan")), ("plan", column("A\n  B\n"))]);
+        let batch = batch.expect("a batch");
+        let mut table = Table::default();
+        let begin = table.begin(&batch.schema());
+        assert_eq!(begin + &table.rows(&batch).expect("text") + &table.end(), "logical plan:\n  A\n    B\n");
     }
 
     #[test]
