@@ -23,29 +23,32 @@ ROOT = Path(__file__).resolve().parents[2]
 def measured(command, folder):
     """Runs a command; its output, seconds, and the peak of its resident memory in MB."""
     started = time.monotonic()
-    child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    output = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} ended with {child.returncode}\n{output}")
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+        output = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            log.seek(0)
+            sys.exit(f"{' '.join(map(str, command))} ended with {child.returncode}\n{log.read()}")
     return output, time.monotonic() - started, usage.ru_maxrss / 1024
 
 
-def report(title, output, seconds, peak_mb):
-    """One line per task and per layer."""
-    tasks = json.loads(output)["tasks"]
-    print(f"\n{title}: {seconds:.2f} s, peak memory {peak_mb:.0f} MB")
-    print(f"  {'task':34} {'rows':>12} {'seconds':>9} {'rows/s':>12}")
+def report(output):
+    """One line per task and per layer: rows read, seconds, rows per second. Tasks run side by side."""
+    print(f"  {'task':32} {'rows':>12} {'seconds':>9} {'rows/s':>12}")
     layers = {}
-    for task in tasks:
-        rows = task["written"] if task["task"].startswith("gold") else task["read"]
-        print(f"  {task['task']:34} {rows:>12,} {task['seconds']:>9.2f} {rows / max(task['seconds'], 1e-9):>12,.0f}")
+    for task in json.loads(output)["tasks"]:
+        line(task["task"], task["read"], task["seconds"])
         layer = layers.setdefault(task["task"].split(".")[0], [0, 0.0])
-        layer[0] += rows
+        layer[0] += task["read"]
         layer[1] += task["seconds"]
-    for layer, (rows, spent) in layers.items():
-        print(f"  {layer + ' (sum of its tasks)':34} {rows:>12,} {spent:>9.2f} {rows / max(spent, 1e-9):>12,.0f}")
+    for layer, (rows, seconds) in layers.items():
+        line(f"{layer}, sum of its tasks", rows, seconds)
+
+
+def line(name, rows, seconds):
+    print(f"  {name:32} {rows:>12,} {seconds:>9.2f} {rows / max(seconds, 1e-3):>12,.0f}")
 
 
 def main():
@@ -69,8 +72,12 @@ def main():
         # Files that are older than `settle` are taken at once.
         for path in (folder / "landing").rglob("*"):
             os.utime(path, (0, 0))
-        for title in ("first run", "second run, nothing new"):
-            report(title, *measured([orchestrator, "run", "--output", "json"], folder))
+        run = [orchestrator, "run", "--output", "json"]
+        output, seconds, peak_mb = measured(run, folder)
+        print(f"first run: {seconds:.2f} s, peak memory {peak_mb:.0f} MB")
+        report(output)
+        _, seconds, peak_mb = measured(run, folder)
+        print(f"second run, nothing new: {seconds:.2f} s, peak memory {peak_mb:.0f} MB")
     finally:
         if not options.keep:
             shutil.rmtree(folder)
