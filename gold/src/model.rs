@@ -40,7 +40,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 use crate::answer;
 use crate::output;
 use crate::plan::ModelPlan;
-use crate::publish::{Publication, made};
+use crate::publish::{Publication, Target};
 use crate::recipe::{Held, Recipe, source_app};
 use crate::write::Rows;
 
@@ -117,17 +117,11 @@ impl Refresh<'_> {
             description: Some(plan.query.clone()),
             ..Definition::new(Arc::clone(&result.schema))
         };
-        let mut table = made(self.lake, held, &plan.table, &definition).await?;
-        let publication = Publication {
-            definition: Definition { properties: vec![recipe.property()?], ..definition },
-            removes: table.removes(|_| true)?,
-            predicate: None,
-            txns,
-        };
-        let published = publication
-            .publish(result.rows()?, &mut table, self.ctx)
-            .await
-            .context(|| format!("computing {}", plan.table))?;
+        let removes = held.as_ref().map_or(Ok(Vec::new()), |table| table.removes(|_| true))?;
+        let target = Target::new(self.lake, &plan.table, held, definition);
+        let publication = Publication { target, property: recipe.property()?, removes, predicate: None, txns };
+        let computing = || format!("computing {}", plan.table);
+        let published = publication.publish(result.rows()?, self.ctx).await.context(computing)?;
 
         let mut report = answer::changed(&plan.table, sources, &published)?;
         if !plan.unstable.is_empty() {

@@ -2,6 +2,7 @@
 //! and names the new ones.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
@@ -10,13 +11,27 @@ use lake::run::RunContext;
 use lake::table::Definition;
 use lake::write::discard;
 use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
+use tokio::sync::OnceCell;
 
 use crate::write::{Rows, write};
 
+/// The table that rows go to: the one that the run has decided about, or one that is made when the first file is
+/// written. A query that fails before leaves no empty table behind.
+#[derive(Debug)]
+pub(crate) struct Target {
+    lake: Lake,
+    name: TableName,
+    table: OnceCell<Table>,
+    /// What the table is from now on.
+    definition: Definition,
+}
+
 /// A change of a gold table.
 pub(crate) struct Publication {
-    /// What the table is from now on.
-    pub(crate) definition: Definition,
+    /// Where the rows go.
+    pub(crate) target: Target,
+    /// The property of the table that comes with the rows, by name and value.
+    pub(crate) property: (String, String),
     /// The files that the new rows replace.
     pub(crate) removes: Vec<Action>,
     /// Which rows are replaced, for the table's history; `None` for all.
@@ -33,20 +48,35 @@ pub(crate) struct Published {
     pub(crate) rows: u64,
 }
 
-/// The table to publish to: the one that the run has decided about, or a new one.
-///
-/// A table that appeared since then is a conflict: what was decided may not fit it.
-///
-/// # Errors
-/// [`ErrorKind::Conflict`] when another run has made the table and written to it, and as [`Lake::create_or_open`].
-pub(crate) async fn made(lake: &Lake, held: Option<Table>, name: &TableName, definition: &Definition) -> Result<Table> {
-    if let Some(table) = held {
-        return Ok(table);
+impl Target {
+    /// `held`, or a table to be made under `name`.
+    pub(crate) fn new(lake: &Lake, name: &TableName, held: Option<Table>, definition: Definition) -> Self {
+        Self { lake: lake.clone(), name: name.clone(), table: OnceCell::new_with(held), definition }
     }
-    let table = lake.create_or_open(name, definition).await?;
-    match table.version() {
-        0 => Ok(table),
-        _ => Err(Error::new(ErrorKind::Conflict, format!("another run has made {name} at the same time"))),
+
+    /// The name of the table.
+    pub(crate) fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// What the table is from now on.
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// The table. One that appeared since the run looked is a conflict: what was decided may not fit it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another run has made the table and written to it, and as [`Lake::create_or_open`].
+    pub(crate) async fn table(&self) -> Result<&Table> {
+        let make = async || {
+            let table = self.lake.create_or_open(&self.name, &self.definition).await?;
+            match table.version() {
+                0 => Ok(table),
+                _ => Err(Error::new(ErrorKind::Conflict, format!("another run has made {} just now", self.name))),
+            }
+        };
+        self.table.get_or_try_init(make).await
     }
 }
 
@@ -55,12 +85,16 @@ impl Publication {
     ///
     /// # Errors
     /// As the query and [`Table::commit`]. After a conflict the written files are gone again.
-    pub(crate) async fn publish(self, rows: Rows, table: &mut Table, ctx: &RunContext) -> Result<Published> {
-        let written = write(rows, table, &self.definition, ctx).await?;
+    pub(crate) async fn publish(self, rows: Rows, ctx: &RunContext) -> Result<Published> {
+        let target = Arc::new(self.target);
+        let written = write(rows, &target, ctx).await?;
         fault::cross("gold_data_written")?;
         ctx.stop.check()?;
 
-        let mut actions: Vec<Action> = redefine(table, &self.definition)?.into_iter().collect();
+        let mut table = target.table().await?.clone();
+        let mut definition = target.definition().clone();
+        definition.properties.push(self.property);
+        let mut actions: Vec<Action> = redefine(&table, &definition)?.into_iter().collect();
         let removed = self.removes.len() as u64;
         actions.extend(self.removes);
         actions.extend(written.files.iter().cloned().map(Action::Add));
@@ -69,7 +103,7 @@ impl Publication {
             txns: self.txns,
             operation: DeltaOperation::Write {
                 mode: SaveMode::Overwrite,
-                partition_by: Some(self.definition.partition_by),
+                partition_by: Some(definition.partition_by),
                 predicate: self.predicate,
             },
             actions,
@@ -87,7 +121,7 @@ impl Publication {
             Err(error) => {
                 // Only a conflict says for certain that no version names the files.
                 if error.kind() == ErrorKind::Conflict {
-                    discard(table, &written.files).await;
+                    discard(&table, &written.files).await;
                 }
                 Err(error)
             }

@@ -15,8 +15,10 @@ use futures::TryStreamExt;
 use lake::run::RunContext;
 use lake::table::Definition;
 use lake::write::{TableWriter, Written, conform};
-use lake::{Error, Result, Table};
+use lake::{Error, Result};
 use tokio::task::JoinSet;
+
+use crate::publish::Target;
 
 /// A part is large from so many bytes in memory on.
 const LARGE_PART_BYTES: usize = 8 * 1024 * 1024;
@@ -35,21 +37,17 @@ struct Drained {
     left: Vec<RecordBatch>,
 }
 
-/// Writes the rows into files of `table` as `definition` describes it; no commit names them yet.
+/// Writes the rows into files of the table; no commit names them yet.
 ///
 /// # Errors
 /// What the query fails with; [`ErrorKind::Data`](lake::ErrorKind::Data) when a value does not fit its column;
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when the store fails or the run is asked to stop.
-pub(crate) async fn write(rows: Rows, table: &Table, definition: &Definition, ctx: &RunContext) -> Result<Written> {
+pub(crate) async fn write(rows: Rows, target: &Arc<Target>, ctx: &RunContext) -> Result<Written> {
     // Dropped on an error, the set ends the tasks of the other parts.
     let mut tasks = JoinSet::new();
     for (number, part) in rows.parts.into_iter().enumerate() {
-        let writer = TableWriter::redefined(table, definition);
-        let (ctx, schema, name) = (ctx.clone(), Arc::clone(&definition.schema), table.name().clone());
-        tasks.spawn(async move {
-            let conform = move |batch: &RecordBatch| conform(batch, &schema, &name);
-            drain(part, writer, conform, &ctx).await.map(|drained| (number, drained))
-        });
+        let (target, ctx) = (Arc::clone(target), ctx.clone());
+        tasks.spawn(async move { drain(part, &target, &ctx).await.map(|drained| (number, drained)) });
     }
     let mut drained = Vec::new();
     while let Some(part) = tasks.join_next().await {
@@ -64,42 +62,42 @@ pub(crate) async fn write(rows: Rows, table: &Table, definition: &Definition, ct
         left.extend(part.left);
     }
     if written.files.is_empty() && !rows.ordered {
-        left = sorted(left, definition)?;
+        left = sorted(left, target.definition())?;
     }
-    let mut writer = TableWriter::redefined(table, definition);
+    let mut writer = TableWriter::redefined(target.table().await?, target.definition());
     for batch in &left {
         writer.write(batch).await?;
     }
     Ok(written.and(writer.close().await?))
 }
 
-async fn drain(
-    mut part: SendableRecordBatchStream,
-    mut writer: TableWriter,
-    conform: impl Fn(&RecordBatch) -> Result<RecordBatch>,
-    ctx: &RunContext,
-) -> Result<Drained> {
+async fn drain(mut part: SendableRecordBatchStream, target: &Target, ctx: &RunContext) -> Result<Drained> {
+    let definition = target.definition();
     let mut held = Vec::new();
     let mut held_bytes = 0;
-    let mut large = false;
+    let mut writer: Option<TableWriter> = None;
     while let Some(batch) = part.try_next().await? {
         ctx.stop.check()?;
         ctx.meter.add_rows(batch.num_rows() as u64);
-        let batch = conform(&batch)?;
-        if large {
+        let batch = conform(&batch, &definition.schema, target.name())?;
+        if let Some(writer) = &mut writer {
             writer.write(&batch).await?;
             continue;
         }
         held_bytes += batch.get_array_memory_size();
         held.push(batch);
         if held_bytes >= LARGE_PART_BYTES {
-            large = true;
+            let writer = writer.insert(TableWriter::redefined(target.table().await?, definition));
             for batch in held.drain(..) {
                 writer.write(&batch).await?;
             }
         }
     }
-    Ok(Drained { files: writer.close().await?, left: held })
+    let files = match writer {
+        Some(writer) => writer.close().await?,
+        None => Written::default(),
+    };
+    Ok(Drained { files, left: held })
 }
 
 /// The rows in the order of their columns, where the types have one.

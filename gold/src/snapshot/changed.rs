@@ -24,7 +24,7 @@ const WAS: &str = "was";
 /// True on each side of the join where that side has a row.
 const HERE: &str = "__here";
 
-const INSERT: &str = "insert";
+pub(super) const INSERT: &str = "insert";
 const UPDATE: &str = "update";
 pub(super) const DELETE: &str = "delete";
 

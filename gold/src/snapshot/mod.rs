@@ -37,17 +37,17 @@ use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, cast, ident, lit};
 use deltalake::kernel::Action;
-use lake::columns::SNAPSHOT_DATE;
+use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
-use lake::session::Session;
+use lake::session::{Session, reference};
 use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use crate::answer;
 use crate::plan::SnapshotPlan;
-use crate::publish::{Publication, made};
+use crate::publish::{Publication, Target};
 use crate::recipe::{Held, Recipe, source_app};
 use crate::spec::Strategy;
 use crate::write::Rows;
@@ -114,41 +114,55 @@ impl Day<'_> {
             description: Some(format!("{} day by day ({})", plan.source, strategy_name(plan.strategy))),
             ..Definition::new(Arc::clone(&layout.schema))
         };
-        let mut table = made(self.lake, held, &plan.table, &definition).await?;
         let session = self.lake.session()?;
         session.register(source).await?;
-        session.register(&table).await?;
         let doing = || format!("recording {} in {}", self.day, plan.table);
-        let change = self.change(&session, source, &table, &layout).await.context(doing)?;
-        let (predicate, cut) = match change.cut {
-            Some(cut) => (format!("{SNAPSHOT_DATE} = '{}' OR {SNAPSHOT_DATE} < '{cut}'", self.day), Some(cut)),
-            None => (format!("{SNAPSHOT_DATE} = '{}'", self.day), None),
+        let change = self.change(&session, source, held.as_ref(), &layout).await.context(doing)?;
+        let predicate = match change.cut {
+            Some(cut) => format!("{SNAPSHOT_DATE} = '{}' OR {SNAPSHOT_DATE} < '{cut}'", self.day),
+            None => format!("{SNAPSHOT_DATE} = '{}'", self.day),
         };
         let publication = Publication {
-            definition: Definition { properties: vec![recipe.property()?], ..definition },
+            target: Target::new(self.lake, &plan.table, held, definition),
+            property: recipe.property()?,
             removes: change.removes,
             predicate: Some(predicate),
             txns,
         };
         let rows = Rows { parts: change.frame.execute_stream_partitioned().await?, ordered: false };
-        let mut published = publication.publish(rows, &mut table, self.ctx).await.context(doing)?;
+        let mut published = publication.publish(rows, self.ctx).await.context(doing)?;
         published.rows = published.rows.saturating_sub(change.carried);
         let mut report = answer::changed(&plan.table, std::slice::from_ref(source), &published)?;
-        report.notes.extend(cut.map(|cut| format!("days before {cut} are gone, as `retention` says")));
+        report.notes.extend(change.cut.map(|cut| format!("days before {cut} are gone, as `retention` says")));
         Ok(report)
     }
 
-    async fn change(&self, session: &Session, source: &Table, table: &Table, layout: &Layout) -> Result<Change> {
+    async fn change(&self, session: &Session, source: &Table, held: Option<&Table>, layout: &Layout) -> Result<Change> {
+        if self.plan.strategy == Strategy::ChangedOnly {
+            changed::check_keys(session, source, &self.plan.keys).await?;
+        }
+        let Some(table) = held else {
+            let frame = all(session, source, layout, self.day).await?;
+            return Ok(Change { frame, removes: Vec::new(), carried: 0, cut: None });
+        };
+        session.register(table).await?;
         let day = self.day.to_string();
         let removes = table.removes(|partition| in_partition(partition, |held| held == day))?;
         let frame = match self.plan.strategy {
-            Strategy::Full => full(session, source, layout, self.day).await?,
-            Strategy::ChangedOnly => {
-                changed::check_keys(session, source, &self.plan.keys).await?;
-                changed::changes(session, source, table, layout, self.plan, self.day).await?
-            }
+            Strategy::Full => all(session, source, layout, self.day).await?,
+            Strategy::ChangedOnly => changed::changes(session, source, table, layout, self.plan, self.day).await?,
         };
-        let mut change = Change { frame, removes, carried: 0, cut: None };
+        self.with_retention(session, table, layout, Change { frame, removes, carried: 0, cut: None }).await
+    }
+
+    /// The same change, which also takes away the days that are too old.
+    async fn with_retention(
+        &self,
+        session: &Session,
+        table: &Table,
+        layout: &Layout,
+        mut change: Change,
+    ) -> Result<Change> {
         let Some(cut) = self.cut().filter(|_| self.first) else { return Ok(change) };
         let before_cut = cut.to_string();
         let old = table.removes(|partition| in_partition(partition, |held| held < before_cut.as_str()))?;
@@ -185,13 +199,16 @@ struct Change {
     cut: Option<NaiveDate>,
 }
 
-/// Every row of the source, as rows of the day.
-async fn full(session: &Session, source: &Table, layout: &Layout, day: NaiveDate) -> Result<DataFrame> {
-    let source = session.context().table(lake::session::reference(source.name())).await?;
-    let columns = layout.schema.fields().iter().map(|field| match layout.is_kept(field.name()) {
-        true => Ok(ident(field.name())),
-        false if field.name() == SNAPSHOT_DATE => Ok(date(day).alias(SNAPSHOT_DATE)),
-        false => Ok(lit(ScalarValue::try_from(field.data_type())?).alias(field.name())),
+/// Every row of the source, as a row of the day; in a `changed_only` snapshot, as a new one.
+async fn all(session: &Session, source: &Table, layout: &Layout, day: NaiveDate) -> Result<DataFrame> {
+    let source = session.context().table(reference(source.name())).await?;
+    let columns = layout.schema.fields().iter().map(|field| {
+        Ok(match field.name().as_str() {
+            SNAPSHOT_DATE => date(day).alias(SNAPSHOT_DATE),
+            CHANGE => lit(changed::INSERT).alias(CHANGE),
+            name if layout.is_kept(name) => ident(name),
+            name => lit(ScalarValue::try_from(field.data_type())?).alias(name),
+        })
     });
     Ok(source.select(columns.collect::<Result<Vec<_>>>()?)?)
 }
