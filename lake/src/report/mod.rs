@@ -1,6 +1,7 @@
 //! What a task answers: the state of its table, its figures, and what a person should know.
 
 pub mod grid;
+pub mod record;
 mod render;
 mod summary;
 

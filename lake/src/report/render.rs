@@ -32,11 +32,30 @@ impl RunSummary {
         for task in &self.tasks {
             remarks(&mut out, task);
         }
+        self.skips(&mut out);
         if out.len() > before {
             out.push('\n');
         }
         out.push_str(&self.closing_line());
         out
+    }
+
+    /// Why tasks were not started; a reason of several tasks is said once.
+    fn skips(&self, out: &mut String) {
+        let mut reasons: Vec<(&str, Vec<&TaskOutcome>)> = Vec::new();
+        for task in &self.tasks {
+            let Some(because) = task.skipped_because.as_deref() else { continue };
+            match reasons.iter_mut().find(|(reason, _)| *reason == because) {
+                Some((_, tasks)) => tasks.push(task),
+                None => reasons.push((because, vec![task])),
+            }
+        }
+        for (because, tasks) in reasons {
+            let _ = match tasks[..] {
+                [task] => writeln!(out, "{} skipped: {because}", task.task),
+                _ => writeln!(out, "{} skipped: {because}", counted(tasks.len(), "task")),
+            };
+        }
     }
 
     fn closing_line(&self) -> String {
@@ -129,9 +148,6 @@ fn remarks(out: &mut String, task: &TaskOutcome) {
         let attempts = if task.attempts > 1 { format!(" after {} attempts", task.attempts) } else { String::new() };
         let _ = writeln!(out, "{name} failed{attempts}");
         out.push_str(&indent(&error_text(error)));
-    }
-    if let Some(because) = &task.skipped_because {
-        let _ = writeln!(out, "{name} skipped: {because}");
     }
     let Some(report) = &task.report else { return };
     for new in [true, false] {

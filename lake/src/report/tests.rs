@@ -86,6 +86,13 @@ run 20240501T101500-1f2e3d4c:
 }
 
 #[test]
+fn a_reason_of_several_tasks_is_said_once() {
+    let skipped = |name: &str, because: &str| TaskOutcome::skipped(TableName::gold(name), because);
+    let text = text(&summary(vec![skipped("a", "silver.x failed"), skipped("b", "stop"), skipped("c", "stop")]));
+    assert!(text.contains("\ngold.a skipped: silver.x failed\n2 tasks skipped: stop\n\nrun "), "{text}");
+}
+
+#[test]
 fn a_run_without_news_is_one_line() {
     let idle = || outcome(TableName::bronze("a"), Figures::default(), 2, 12);
     assert_eq!(

@@ -25,9 +25,6 @@ pub(crate) trait Observer: Send {
     fn stopping(&mut self, running: usize);
 }
 
-/// Why tasks that wait when the run is stopped are not started.
-const STOPPED: &str = "the run was stopped";
-
 /// Runs all units, at most `limit` side by side, and returns their outcomes in the order of the units.
 ///
 /// `stop` is a channel on which one message ends the starting of tasks and raises the sign of the context.
@@ -102,18 +99,17 @@ impl Dispatcher<'_, '_> {
         }
     }
 
-    /// Why a waiting task cannot run any more.
+    /// Why a waiting task cannot run any more: the run was stopped, or a task that it needs failed or was skipped.
     fn obstacle(&self, unit: &Unit) -> Option<String> {
-        let blocks = |need: &&TableName| {
-            let status = self.ended.get(*need).map(|outcome| outcome.status);
-            matches!(status, Some(TaskStatus::Failed | TaskStatus::Skipped))
-        };
-        if let Some(need) = unit.needs.iter().find(blocks) {
-            let word = self.ended.get(need).map_or("failed", |outcome| outcome.status.as_str());
-            let word = if word == "skipped" { "was skipped" } else { word };
-            return Some(format!("{need} {word}"));
+        if self.context.stop.is_raised() {
+            return Some("the run was stopped".to_owned());
         }
-        self.context.stop.is_raised().then(|| STOPPED.to_owned())
+        let ended = |status| {
+            let same = |need: &&TableName| self.ended.get(*need).is_some_and(|outcome| outcome.status == status);
+            unit.needs.iter().find(same)
+        };
+        let failed = ended(TaskStatus::Failed).map(|need| format!("{need} failed"));
+        failed.or_else(|| ended(TaskStatus::Skipped).map(|need| format!("{need} was skipped")))
     }
 
     fn start(&mut self, unit: Unit) {

@@ -4,7 +4,7 @@ mod dispatcher;
 mod executor;
 mod policy;
 mod progress;
-mod record;
+mod recorder;
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 use futures::FutureExt;
-use lake::report::RunSummary;
+use lake::report::{RunSummary, record};
 use lake::run::RunContext;
 use lake::{Clock, Context, Lake, Result, Root, TableName};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -23,11 +23,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::spec::{Job, Project, Task};
 use dispatcher::{Observer, dispatch};
 use executor::{Unit, Work};
-use record::Recorder;
+use recorder::Recorder;
 
 pub(crate) use policy::Policy;
 pub(crate) use progress::for_stderr;
-pub(crate) use record::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
 
 /// What a run works on.
 pub(crate) struct Place {
@@ -75,7 +74,7 @@ pub(crate) async fn run(
     let names: Vec<String> = units.iter().map(|unit| unit.name.to_string()).collect();
     let spec = project.file.display().to_string();
     let (mut recorder, changed) = Recorder::new(context.events.clone());
-    recorder.begin(&project.header.name, &spec, &names, chosen.len() < project.tasks.len());
+    record::run_started(&context.events, env!("CARGO_PKG_NAME"), &project.header.name, &spec, &names);
 
     // A run that is killed after it changed something has left its begin in the event log.
     let early = async {
@@ -96,7 +95,7 @@ pub(crate) async fn run(
     }
     let elapsed = (clock.now() - started_at).to_std().unwrap_or_default();
     let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks: outcomes };
-    recorder.end(&summary);
+    record::run_ended(&context.events, &summary);
     let recorded = context.events.flush(&place.lake).await;
     Finished { summary, recorded }
 }

@@ -7,12 +7,12 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use chrono::{DateTime, SecondsFormat, Utc};
 use lake::report::grid::{Align, Grid};
+use lake::report::record::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
 use lake::report::{WIDTH, duration, thousands};
 use lake::{Lake, Result, TableName};
 use serde_json::{Value, json};
 
 use super::record::Recorded;
-use crate::run::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
 
 /// One line of the list of runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,8 @@ pub(crate) struct Line {
 /// # Errors
 /// [`lake::ErrorKind::Store`] or [`lake::ErrorKind::Table`] when the event log cannot be read.
 pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
-    let newest = format!("SELECT DISTINCT run_id FROM event_log ORDER BY run_id DESC LIMIT {limit}");
+    let newest =
+        format!("SELECT run_id FROM event_log WHERE kind = '{RUN_STARTED}' ORDER BY run_id DESC LIMIT {limit}");
     let sql = format!(
         "SELECT run_id, kind, at, details FROM event_log \
          WHERE kind IN ('{RUN_STARTED}', '{RUN_ENDED}') AND run_id IN ({newest})"
@@ -64,7 +65,7 @@ pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
 pub(crate) async fn run(lake: &Lake, wanted: &str) -> Result<Option<Recorded>> {
     let text = wanted.replace('\'', "''");
     let chosen = match wanted {
-        "last" => "SELECT max(run_id) AS run_id FROM event_log".to_owned(),
+        "last" => format!("SELECT max(run_id) AS run_id FROM event_log WHERE kind = '{RUN_STARTED}'"),
         _ => format!("SELECT DISTINCT run_id FROM event_log WHERE starts_with(run_id, '{text}') LIMIT 2"),
     };
     let mut ids: Vec<String> = Vec::new();

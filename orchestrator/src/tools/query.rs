@@ -14,6 +14,9 @@ use futures::StreamExt;
 use lake::spec::{did_you_mean, nearest};
 use lake::{Error, ErrorKind, Lake, Layer, Result, TableName};
 
+/// What the engine writes before a message to say which part of it speaks.
+const PREFIXES: [&str; 4] = ["Error during planning: ", "Execution error: ", "Arrow error: ", "Cast error: "];
+
 /// The rows of a query, batch by batch.
 pub(crate) struct Answer(SendableRecordBatchStream);
 
@@ -114,8 +117,17 @@ fn unreadable(error: &DataFusionError) -> Error {
 /// The innermost cause of an error in planning or computing, which says what is wrong with the query.
 fn plain(error: Error) -> Error {
     let text = error.to_string();
-    let Some((_, cause)) = text.rsplit_once("\ncaused by\n") else { return error };
-    Error::new(error.kind(), lowered(cause.trim_start_matches("Arrow error: ")))
+    let cause = text.rsplit_once("\ncaused by\n").map_or(text.as_str(), |(_, cause)| cause);
+    let cause = PREFIXES.iter().fold(cause, |cause, prefix| cause.strip_prefix(prefix).unwrap_or(cause));
+    let (message, hint) = match cause.split_once('\n') {
+        Some((message, hint)) => (message.trim_end_matches('.'), Some(hint.trim())),
+        None => (cause, error.hint_text()),
+    };
+    let told = Error::new(error.kind(), lowered(message));
+    match hint.filter(|hint| !hint.is_empty()) {
+        Some(hint) => told.hint(lowered(hint)),
+        None => told,
+    }
 }
 
 /// Messages begin with a small letter, unless it is a name or an abbreviation.
@@ -232,9 +244,15 @@ mod tests {
 
     #[test]
     fn the_innermost_cause_is_told() {
-        let text = "Optimizer rule 'x' failed\ncaused by\nArrow error: Cast error: Cannot cast string 'x'";
-        let error = plain(Error::new(ErrorKind::Query, text));
-        assert_eq!(error.to_string(), "cast error: Cannot cast string 'x'");
+        let told = |text: &str| plain(Error::new(ErrorKind::Query, text));
+        let error = told("Optimizer rule 'x' failed\ncaused by\nArrow error: Cast error: Cannot cast string 'x'");
+        assert_eq!(error.to_string(), "cannot cast string 'x'");
+        assert_eq!(told("Arrow error: Divide by zero error").to_string(), "divide by zero error");
+        let error = told("Error during planning: Invalid function 'nosuch'.\nDid you mean 'cosh'?");
+        assert_eq!(
+            (error.to_string().as_str(), error.hint_text()),
+            ("invalid function 'nosuch'", Some("did you mean 'cosh'?"))
+        );
     }
 
     #[test]

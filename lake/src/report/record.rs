@@ -1,0 +1,46 @@
+//! A run in the event log: its begin, its end, and what its tasks came to. Every program that runs tasks notes these.
+
+use serde_json::json;
+
+use super::summary::{EXIT_DONE, RunSummary, TaskOutcome, TaskStatus};
+use crate::events::{Events, Level};
+
+/// A run begins. Details: `name`, `spec`, `tasks`, `program`.
+pub const RUN_STARTED: &str = "run_started";
+/// A run ends. Details: those of the summary without the tasks, and how many tasks ended how.
+pub const RUN_ENDED: &str = "run_ended";
+/// A task ended or was skipped. Details: the task as in the JSON summary.
+pub const TASK_ENDED: &str = "task_ended";
+
+/// Notes the begin of a run of a pipeline by `program`, with the tasks that are to run.
+pub fn run_started(events: &Events, program: &str, name: &str, spec: &str, tasks: &[String]) {
+    let details = json!({"name": name, "spec": spec, "tasks": tasks, "program": program});
+    events.record(None, RUN_STARTED, Level::Info, format!("run of {} tasks", tasks.len()), details);
+}
+
+/// Notes the end of a task, or that it was skipped.
+pub fn task_ended(events: &Events, outcome: &TaskOutcome) {
+    let (level, message) = match (&outcome.error, &outcome.skipped_because) {
+        (Some(error), _) => (Level::Error, error.to_string()),
+        (None, Some(because)) => (Level::Warning, format!("skipped: {because}")),
+        (None, None) if outcome.refused_files() => (Level::Warning, outcome.status.as_str().to_owned()),
+        (None, None) => (Level::Info, outcome.status.as_str().to_owned()),
+    };
+    events.record(Some(&outcome.task.to_string()), TASK_ENDED, level, message, outcome.to_json());
+}
+
+/// Notes the end of a run.
+pub fn run_ended(events: &Events, summary: &RunSummary) {
+    let mut details = summary.to_json();
+    if let Some(object) = details.as_object_mut() {
+        object.remove("tasks");
+        object.insert("rows_in".into(), json!(summary.rows_in()));
+        object.insert("quarantined".into(), json!(summary.quarantined()));
+        object.insert("task_count".into(), json!(summary.tasks.len()));
+        for status in [TaskStatus::Succeeded, TaskStatus::UpToDate, TaskStatus::Failed, TaskStatus::Skipped] {
+            object.insert(format!("tasks_{}", status.as_str()), json!(summary.count(status)));
+        }
+    }
+    let level = if summary.exit_code() == EXIT_DONE { Level::Info } else { Level::Error };
+    events.record(None, RUN_ENDED, level, summary.status().as_str(), details);
+}
