@@ -61,6 +61,8 @@ def main():
     options = parser.parse_args()
 
     orchestrator = (options.programs / "orchestrator").resolve()
+    if not orchestrator.is_file():
+        sys.exit(f"`{orchestrator}` is not built: cargo build --release --locked")
     folder = options.keep or Path(tempfile.mkdtemp(prefix="lake-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
