@@ -58,3 +58,9 @@ pub fn is_silver_technical(name: &str) -> bool {
     name.eq_ignore_ascii_case(BATCH_ID)
         || name.to_ascii_lowercase().strip_prefix(SEQUENCE_PREFIX).is_some_and(|rest| rest.parse::<u16>().is_ok())
 }
+
+/// True for a name that a column of silver may not have: technical ones, and those of columns that exist only while
+/// changes are on their way (they begin with `__`).
+pub fn is_reserved_in_silver(name: &str) -> bool {
+    is_technical(name) || is_silver_technical(name) || name.starts_with("__")
+}

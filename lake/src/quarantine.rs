@@ -9,13 +9,15 @@ use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 
 use crate::columns;
-use crate::commit::{Commit, Outcome, Txn};
-use crate::error::Result;
+use crate::commit::{Commit, Outcome, Txn, redoing};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
 use crate::table::{Definition, Table};
-use crate::write::TableWriter;
+use crate::write::{TableWriter, Written, discard};
 
+/// The column that names the table that refused a row; the tables are partitioned by it.
+const REFUSED_BY: &str = "refused_by";
 /// Rows kept in memory before they are encoded.
 const BUFFERED_ROWS_MAX: usize = 4096;
 
@@ -74,24 +76,99 @@ impl QuarantineWriter {
         self.rows
     }
 
-    /// Makes the rows visible, once: `txn` says which work they belong to. Without rows nothing is committed.
+    /// Makes the rows visible, once: `txn` is the one unit of work that they belong to. Without rows nothing is
+    /// committed.
     ///
     /// # Errors
     /// As [`Table::commit`].
     pub async fn commit(mut self, txn: Txn, point: &'static str) -> Result<Option<Outcome>> {
-        self.encode().await?;
-        let Some((mut table, writer)) = self.open.take() else { return Ok(None) };
-        let written = writer.close().await?;
-        let commit = Commit {
+        let Some((mut table, written)) = self.close().await? else { return Ok(None) };
+        let commit = Commit { blind_append: true, ..self.change(txn, point, &written) };
+        let outcome = table.commit(commit).await?;
+        self.clear_up(&table, &written, outcome).await;
+        Ok(Some(outcome))
+    }
+
+    /// Makes the rows visible, once, where they were chosen by how far the work had come: `held` is the version of
+    /// `txn.app` that they follow on. At the first commit of an application (`held` is `None`) they take the place of
+    /// all rows that `refused_by` has left there before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the application has come further meanwhile, and as [`Table::commit`].
+    pub async fn commit_after(
+        mut self,
+        held: Option<i64>,
+        txn: Txn,
+        refused_by: &TableName,
+        point: &'static str,
+    ) -> Result<Option<Outcome>> {
+        let (mut table, written) = match self.close().await? {
+            Some(closed) => closed,
+            None if held.is_some() => return Ok(None),
+            None => match self.lake.table(&TableName::quarantine(&self.source)).await? {
+                Some(table) => (table, Written::default()),
+                None => return Ok(None),
+            },
+        };
+        let outcome = redoing(&self.lake.clock().clone(), async || {
+            let now = table.txn_version(&txn.app).await?;
+            if now != held && now.is_none_or(|now| now < txn.version) {
+                let message = format!("{} was written to by another run of {refused_by}", table.name());
+                return Ok(Err(Error::new(ErrorKind::Conflict, message)));
+            }
+            let mut commit = self.change(txn.clone(), point, &written);
+            if held.is_none() {
+                let theirs = Some(refused_by.to_string());
+                commit.actions.extend(table.removes(|values| values.get(REFUSED_BY) == Some(&theirs))?);
+            }
+            if commit.actions.is_empty() {
+                return Ok(Ok(None));
+            }
+            table.commit(commit).await.map(|outcome| Ok(Some(outcome)))
+        })
+        .await?;
+        match outcome {
+            Ok(Some(outcome)) => self.clear_up(&table, &written, outcome).await,
+            Ok(None) => {}
+            Err(_) => discard(&table, &written.files).await,
+        }
+        outcome
+    }
+
+    fn change(&self, txn: Txn, point: &'static str, written: &Written) -> Commit {
+        Commit {
             point,
             txns: vec![txn],
-            operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            actions: written.files.into_iter().map(Action::Add).collect(),
-            blind_append: true,
+            operation: DeltaOperation::Write {
+                mode: SaveMode::Append,
+                partition_by: Some(vec![REFUSED_BY.to_owned()]),
+                predicate: None,
+            },
+            actions: written.files.iter().cloned().map(Action::Add).collect(),
+            blind_append: false,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.run.clone(),
-        };
-        table.commit(commit).await.map(Some)
+        }
+    }
+
+    /// What another run has brought in already is not wanted twice.
+    async fn clear_up(&self, table: &Table, written: &Written, outcome: Outcome) {
+        if let Outcome::AlreadyApplied { .. } = outcome {
+            discard(table, &written.files).await;
+        }
+    }
+
+    /// The table and the files with every row that was added; `None` without rows.
+    async fn close(&mut self) -> Result<Option<(Table, Written)>> {
+        self.encode().await?;
+        let Some((table, writer)) = self.open.take() else { return Ok(None) };
+        let written = writer.close().await?;
+        if written.rows != self.rows {
+            let message =
+                format!("{} rows were refused and {} were written to {}", self.rows, written.rows, table.name());
+            return Err(Error::new(ErrorKind::Accounting, message));
+        }
+        Ok(Some((table, written)))
     }
 
     /// Gives up; the files are removed as far as possible.
@@ -136,7 +213,7 @@ pub fn schema() -> SchemaRef {
         Field::new(columns::BATCH_ID, DataType::Int64, false),
         Field::new(columns::FILE_PATH, DataType::Utf8, false),
         Field::new(columns::ROW_NUMBER, DataType::Int64, false),
-        Field::new("refused_by", DataType::Utf8, false),
+        Field::new(REFUSED_BY, DataType::Utf8, false),
         Field::new("reason_kind", DataType::Utf8, false),
         Field::new("reason", DataType::Utf8, false),
         Field::new("column", DataType::Utf8, true),
@@ -149,7 +226,12 @@ pub fn schema() -> SchemaRef {
 }
 
 fn definition() -> Definition {
-    Definition { description: Some("rows that could not go on, with the reason".into()), ..Definition::new(schema()) }
+    Definition {
+        // What one table refused can be taken back as a whole when that table is made anew.
+        partition_by: vec![REFUSED_BY.to_owned()],
+        description: Some("rows that could not go on, with the reason".into()),
+        ..Definition::new(schema())
+    }
 }
 
 fn batch(rows: &[Rejected], run: &RunId, now_us: i64) -> Result<RecordBatch> {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
@@ -31,18 +33,34 @@ impl Staged {
     /// # Errors
     /// What the query fails with, and [`ErrorKind::Store`](crate::ErrorKind::Store) when the disk is full.
     pub async fn write(frame: DataFrame) -> Result<Self> {
+        Self::write_split(frame, None).await.map(|(staged, _)| staged)
+    }
+
+    /// The same for the rows whose boolean column `wanted` is true, without that column; the others are counted.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn write_where(frame: DataFrame, wanted: &str) -> Result<(Self, u64)> {
+        Self::write_split(frame, Some(wanted)).await
+    }
+
+    async fn write_split(frame: DataFrame, wanted: Option<&str>) -> Result<(Self, u64)> {
         let folder = TempDir::with_prefix("lake-stage-").context(|| "making a temporary folder")?;
-        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+        let all: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+        let split = wanted.map(|wanted| Split::new(&all, wanted)).transpose()?;
+        let schema = split.as_ref().map_or(all, |split| Arc::clone(&split.schema));
         let streams = frame.execute_stream_partitioned().await?;
         let writers = streams.into_iter().enumerate().map(|(number, stream)| {
             let path = folder.path().join(format!("part-{number:05}.parquet"));
+            let (schema, split) = (Arc::clone(&schema), split.clone());
             async move {
-                let rows = tokio::spawn(async move { drain(&path, stream).await }).await;
+                let rows = tokio::spawn(async move { drain(&path, stream, schema, split).await }).await;
                 rows.map_err(|error| Error::internal("a writer ended early").with_source(error))?
             }
         });
-        let rows = try_join_all(writers).await?.into_iter().sum();
-        Ok(Self { folder, schema, rows })
+        let parts = try_join_all(writers).await?;
+        let (rows, others) = parts.into_iter().fold((0, 0), |(rows, others), part| (rows + part.0, others + part.1));
+        Ok((Self { folder, schema, rows }, others))
     }
 
     /// Rows put aside.
@@ -66,15 +84,50 @@ impl Staged {
     }
 }
 
-async fn drain(path: &Path, mut stream: SendableRecordBatchStream) -> Result<u64> {
+/// Which rows are put aside.
+#[derive(Debug, Clone)]
+struct Split {
+    /// The place of the column that says so.
+    wanted: usize,
+    /// The places and the schema of the others.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl Split {
+    fn new(all: &SchemaRef, wanted: &str) -> Result<Self> {
+        let wanted = all.index_of(wanted)?;
+        let columns: Vec<usize> = (0..all.fields().len()).filter(|column| *column != wanted).collect();
+        let schema = Arc::new(all.project(&columns)?);
+        Ok(Self { wanted, columns, schema })
+    }
+
+    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let wanted = batch.column(self.wanted).as_boolean();
+        Ok(filter_record_batch(&batch.project(&self.columns)?, wanted)?)
+    }
+}
+
+/// Rows put aside, and rows left out.
+async fn drain(
+    path: &Path,
+    mut stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    split: Option<Split>,
+) -> Result<(u64, u64)> {
     let file = tokio::fs::File::create(path).await.context(|| format!("making `{}`", path.display()))?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = AsyncArrowWriter::try_new(file, stream.schema(), Some(properties))?;
-    let mut rows = 0;
+    let mut writer = AsyncArrowWriter::try_new(file, schema, Some(properties))?;
+    let (mut rows, mut others) = (0, 0);
     while let Some(batch) = stream.try_next().await? {
-        rows += batch.num_rows() as u64;
-        writer.write(&batch).await.context(|| format!("writing `{}`", path.display()))?;
+        let kept = match &split {
+            Some(split) => split.apply(&batch)?,
+            None => batch.clone(),
+        };
+        rows += kept.num_rows() as u64;
+        others += (batch.num_rows() - kept.num_rows()) as u64;
+        writer.write(&kept).await.context(|| format!("writing `{}`", path.display()))?;
     }
     writer.close().await.context(|| format!("writing `{}`", path.display()))?;
-    Ok(rows)
+    Ok((rows, others))
 }

@@ -261,8 +261,8 @@ impl Check<'_> {
     fn names<'n>(&mut self, key: &str, names: impl Iterator<Item = &'n str>) {
         let mut seen: Vec<&str> = Vec::new();
         for name in names {
-            if columns::is_silver_technical(name) {
-                let message = format!("`{name}` is a column of the program");
+            if columns::is_reserved_in_silver(name) {
+                let message = format!("`{name}` is a name of the program's own");
                 let hint = "give it another name in `columns` and its source name in `column_names`";
                 self.problems.add(Problem::at(&self.at(key).key(name), message).hint(hint));
             }

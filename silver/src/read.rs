@@ -34,8 +34,6 @@ pub(crate) struct Range {
 /// Counts of decoding, over all streams.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    pub(crate) read: u64,
-    pub(crate) changes: u64,
     pub(crate) rejected: u64,
     pub(crate) ignored: u64,
     pub(crate) dropped: u64,
@@ -56,6 +54,17 @@ pub(crate) struct Changes {
     collector: tokio::task::JoinHandle<Result<QuarantineWriter>>,
 }
 
+/// The records of `range`, counted by the table itself.
+pub(crate) async fn count(bronze: &Table, range: Range, session: &Session) -> Result<u64> {
+    Ok(records(bronze, range, session).await?.count().await? as u64)
+}
+
+async fn records(bronze: &Table, range: Range, session: &Session) -> Result<DataFrame> {
+    let batch_id = ident(columns::BATCH_ID);
+    let wanted = batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto)));
+    Ok(session.context().read_table(session.provider(bronze).await?)?.filter(wanted)?)
+}
+
 /// Begins to read the records of `range`.
 pub(crate) async fn changes(
     bronze: &Table,
@@ -65,11 +74,7 @@ pub(crate) async fn changes(
     session: &Session,
     ctx: &RunContext,
 ) -> Result<Changes> {
-    let batch_id = ident(columns::BATCH_ID);
-    let records = session
-        .context()
-        .read_table(session.provider(bronze).await?)?
-        .filter(batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto))))?;
+    let records = records(bronze, range, session).await?;
     let mut streams = records.execute_stream_partitioned().await?;
     if streams.is_empty() {
         streams.push(Box::pin(EmptyRecordBatchStream::new(bronze.schema())));
@@ -128,8 +133,6 @@ impl Decoding {
         self.ctx.meter.add_rows(read);
         {
             let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-            tally.read += read;
-            tally.changes += changes.num_rows() as u64;
             tally.rejected += rejected.len() as u64;
             tally.ignored += ignored;
             tally.dropped += dropped;

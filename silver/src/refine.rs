@@ -19,10 +19,10 @@ use lake::upsert::{Probed, Upsert};
 use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName, columns, fault};
 
 use crate::change::Decoder;
-use crate::dedup::last_per_key;
+use crate::dedup::{LAST, marked};
 use crate::plan::TablePlan;
-use crate::read::{Range, Rejects, changes};
-use crate::tombstones::Tombstones;
+use crate::read::{Changes, Range, Rejects, Tally, changes, count};
+use crate::tombstones::{Owner, Tombstones};
 
 /// The columns at most that get file statistics, as Delta has it by default.
 const STATS_COLUMNS_MAX: usize = 32;
@@ -63,6 +63,7 @@ impl Refinement<'_> {
             None => None,
         };
         if after.is_some_and(|after| after >= upto) {
+            self.check_source(after.unwrap_or_default(), upto).await?;
             return self.nothing(Some(&bronze), None).await;
         }
         self.apply(&bronze, Range { after: after.unwrap_or(i64::MIN), upto }).await
@@ -70,36 +71,27 @@ impl Refinement<'_> {
 
     async fn apply(&self, bronze: &Table, range: Range) -> Result<TaskReport> {
         let session = self.lake.session()?;
+        let landed = count(bronze, range, &session).await?;
+        if landed == 0 {
+            let note = format!("{} has no rows yet", bronze.name());
+            return self.nothing(Some(bronze), Some(note)).await;
+        }
         let decoder = Arc::new(Decoder::new(Arc::clone(self.plan), &bronze.schema(), &session)?);
         let mut table = self.table(&decoder).await?;
-        let app = self.app();
-        let quarantined = txn_version(self.lake, &self.plan.source, &app).await?.unwrap_or(i64::MIN);
+        let side = self.side_app(&table)?;
+        let quarantined = txn_version(self.lake, &self.plan.source, &side).await?;
         let writer = QuarantineWriter::new(self.lake, &self.plan.source, &self.ctx.run);
-        let rejects = Rejects { writer, written_upto: quarantined };
+        let rejects = Rejects { writer, written_upto: quarantined.unwrap_or(i64::MIN) };
         let changes = changes(bronze, range, &decoder, rejects, &session, self.ctx).await?;
 
         let sequence: Vec<String> = (0..self.plan.sequence.len()).map(columns::sequence).collect();
-        let last = Staged::write(last_per_key(changes.frame.clone(), &self.plan.keys, &sequence)?).await;
-        let last = match last {
-            Ok(last) => last,
-            Err(error) => {
-                if let Ok((_, writer)) = changes.finish().await {
-                    writer.abort().await;
-                }
-                return Err(error.context(format!("reading the changes of {}", self.plan.table)));
-            }
-        };
-        let (tally, writer) = changes.finish().await?;
-        let superseded = tally.changes - last.rows();
-
-        let tombstones = self.tombstones(&decoder, &sequence);
-        let candidates = last.rows();
-        let living = tombstones.without_stale(last).await?;
-        let buried = candidates - living.rows();
+        let (last, superseded, tally, writer) = self.last(changes, &sequence).await?;
+        let tombstones = self.tombstones(&decoder, &side, &sequence).await?;
+        let (living, buried) = tombstones.without_stale(last).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.clone() };
         let probed = upsert.probe(self.lake, &table, &living).await?;
         let figures = Figures {
-            read: tally.read,
+            read: landed,
             applied: probed.figures.applied(),
             superseded,
             stale: buried + probed.figures.stale,
@@ -112,11 +104,49 @@ impl Refinement<'_> {
         self.ctx.stop.check()?;
         fault::cross("silver_staged")?;
 
-        let txn = Txn::new(&app, range.upto);
-        writer.commit(txn.clone(), "silver_quarantine_committed").await?;
-        tombstones.remember(&probed, txn.clone(), &self.ctx.run).await?;
-        let outcome = self.commit(&upsert, &mut table, &probed, txn).await?;
+        let side_txn = Txn::new(&side, range.upto);
+        let point = "silver_quarantine_committed";
+        writer.commit_after(quarantined, side_txn.clone(), &self.plan.table, point).await?;
+        tombstones.remember(&probed, side_txn, &self.ctx.run).await?;
+        let outcome = self.commit(&upsert, &mut table, &probed, Txn::new(self.app(), range.upto)).await?;
         Ok(self.report(bronze, &decoder, outcome, figures, &tally.warned))
+    }
+
+    /// The last change of each key, how many others there were, and what became of the records that are no change.
+    async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Tally, QuarantineWriter)> {
+        let marked = marked(changes.frame.clone(), &self.plan.keys, sequence)?;
+        let last = Staged::write_where(marked, LAST).await;
+        let finished = changes.finish().await;
+        match (last, finished) {
+            (Ok((last, superseded)), Ok((tally, writer))) => Ok((last, superseded, tally, writer)),
+            // When the quarantine fails the changes fail for want of it: its own error is the cause.
+            (_, Err(error)) => Err(error),
+            (Err(error), Ok((_, writer))) => {
+                writer.abort().await;
+                Err(error.context(format!("reading the changes of {}", self.plan.table)))
+            }
+        }
+    }
+
+    /// Refuses a bronze table that was made anew and counts its batches from the start.
+    async fn check_source(&self, after: i64, upto: i64) -> Result<()> {
+        let source = TableName::bronze(&self.plan.source);
+        if after == upto {
+            return Ok(());
+        }
+        let newest = match self.lake.table(&source).await? {
+            Some(bronze) => bronze.txn_version(&self.plan.source).await?.unwrap_or(0),
+            None => 0,
+        };
+        if newest >= after {
+            return Ok(());
+        }
+        let message =
+            format!("{} has applied batch {after} of {source}, which ends with batch {newest}", self.plan.table);
+        Err(Error::new(ErrorKind::Table, message).hint(format!(
+            "{source} was made anew: delete the folder of {} as well and run again, to build it from what is there now",
+            self.plan.table
+        )))
     }
 
     async fn commit(&self, upsert: &Upsert, table: &mut Table, probed: &Probed, txn: Txn) -> Result<Outcome> {
@@ -127,15 +157,28 @@ impl Refinement<'_> {
         format!("{}:{}", self.plan.table, TableName::bronze(&self.plan.source))
     }
 
-    fn tombstones<'a>(&'a self, decoder: &Decoder, sequence: &'a [String]) -> Tombstones<'a> {
-        Tombstones {
+    /// The application in the quarantine and in the tombstones. It names the table by its id: what those hold of a
+    /// table that was deleted and made anew belongs to the deleted one.
+    fn side_app(&self, table: &Table) -> Result<String> {
+        Ok(format!("{}:{}", self.app(), table.id()?))
+    }
+
+    async fn tombstones<'a>(
+        &'a self,
+        decoder: &Decoder,
+        side: &'a str,
+        sequence: &'a [String],
+    ) -> Result<Tombstones<'a>> {
+        let owner = Owner {
             lake: self.lake,
             table: &self.plan.table,
+            app: side,
             target: decoder.target(),
             keys: &self.plan.keys,
             sequence,
             retention_millis: self.plan.tombstone_retention_millis,
-        }
+        };
+        Tombstones::of(owner).await
     }
 
     /// The silver table with the columns that the plan asks for.
@@ -216,11 +259,12 @@ impl Refinement<'_> {
         figures: Figures,
         warned: &[u64],
     ) -> TaskReport {
-        let mut notes: Vec<String> = decoder
+        let mut notes: Vec<String> = decoder.notes().to_vec();
+        let missing = decoder
             .missing()
             .iter()
-            .map(|column| format!("column {column} is not in {} yet and stays null", bronze.name()))
-            .collect();
+            .map(|column| format!("column {column} is not in {} yet and stays null", bronze.name()));
+        notes.extend(missing);
         let warnings = self.plan.expectations.iter().zip(warned).filter(|(_, rows)| **rows > 0);
         notes.extend(warnings.map(|(expectation, rows)| {
             format!("expectation `{}` ({}) is not met by {rows} rows", expectation.name, expectation.check)

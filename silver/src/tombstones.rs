@@ -1,33 +1,39 @@
 //! Deletes remembered: keys with the sequence of their delete, so that a late older change does not bring a row back.
 //!
-//! The table only grows; of several tombstones of a key the newest counts. They are appended before the upsert that
-//! deletes, under the same transaction, so a crash between the two leaves tombstones of deletes that the next run
-//! applies: a change is stale only when it is older than the tombstone, and a delete is as old as its own.
+//! Of several tombstones of a key the newest counts. They are appended before the upsert that deletes, under a
+//! transaction of the same batch, so a crash between the two leaves tombstones of deletes that the next run applies: a
+//! change is stale only when it is older than the tombstone, and a delete is as old as its own. The application of that
+//! transaction names the silver table by its id: when the table is deleted and made anew, its tombstones start anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinType, ScalarValue};
-use datafusion::logical_expr::{Expr, ident, lit};
+use datafusion::logical_expr::{Expr, Partitioning, ident, lit};
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
-use lake::commit::{Commit, Txn};
+use lake::commit::{Commit, Outcome, Txn, redefine};
 use lake::stage::Staged;
 use lake::table::Definition;
 use lake::upsert::{Probed, older, same_key};
-use lake::write::write_streams;
-use lake::{Lake, Result, RunId, TableName, columns};
+use lake::write::{discard, write_streams};
+use lake::{Lake, Result, RunId, Table, TableName, columns};
 
 const DELETED_AT: &str = "deleted_at";
-const REMEMBERED: &str = "__remembered_";
+/// The column that the join adds: true for a change that is older than a tombstone.
+const STALE_MARK: &str = "mark";
+const LIVING: &str = "__living";
+const ASIDE: &str = "__aside_";
 
-/// The tombstones of one silver table.
-pub struct Tombstones<'a> {
+/// Whose tombstones.
+pub struct Owner<'a> {
     /// The lake.
     pub lake: &'a Lake,
     /// The silver table.
     pub table: &'a TableName,
+    /// The application of the silver table in its tombstones. What another application has left there is not its own.
+    pub app: &'a str,
     /// The columns of the silver table.
     pub target: SchemaRef,
     /// Its keys.
@@ -38,59 +44,124 @@ pub struct Tombstones<'a> {
     pub retention_millis: u64,
 }
 
-impl Tombstones<'_> {
-    /// The changes that no remembered delete has made stale.
+/// The tombstones of one silver table as they stood when they were opened.
+pub struct Tombstones<'a> {
+    owner: Owner<'a>,
+    table: Option<Table>,
+    /// How far the owner's work has come here.
+    held: Option<i64>,
+}
+
+impl<'a> Tombstones<'a> {
+    /// Opens the tombstones of a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`](lake::ErrorKind::Store) when they cannot be read.
+    pub async fn of(owner: Owner<'a>) -> Result<Self> {
+        let table = owner.lake.table(&owner.name()).await?;
+        let held = match &table {
+            Some(table) => table.txn_version(owner.app).await?,
+            None => None,
+        };
+        Ok(Self { owner, table, held })
+    }
+
+    /// The changes that no remembered delete has made stale, and how many it has.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](lake::ErrorKind::Query) when the comparison cannot be computed.
-    pub async fn without_stale(&self, changes: Staged) -> Result<Staged> {
-        let Some(table) = self.lake.table(&self.name()).await? else { return Ok(changes) };
-        let session = self.lake.session()?;
-        let names = self.keys.iter().map(String::as_str).chain(self.order());
-        let renamed = names.enumerate().map(|(number, name)| ident(name).alias(format!("{REMEMBERED}{number}")));
-        let remembered = session
+    pub async fn without_stale(&self, changes: Staged) -> Result<(Staged, u64)> {
+        let (Some(table), Some(_)) = (&self.table, self.held) else { return Ok((changes, 0)) };
+        let owner = &self.owner;
+        let session = owner.lake.session()?;
+        let renamed = owner.columns().enumerate().map(|(number, name)| ident(name).alias(remembered(number)));
+        let tombstones = session
             .context()
-            .read_table(session.provider(&table).await?)?
-            .filter(ident(DELETED_AT).gt_eq(lit(self.oldest())))?
+            .read_table(session.provider(table).await?)?
+            .filter(ident(DELETED_AT).gt_eq(lit(owner.oldest())))?
             .select(renamed.collect::<Vec<_>>())?;
-        let keys = self.keys.iter().enumerate();
-        let keys = keys.map(|(number, key)| same_key(&self.target, key, ident(key), remembered_at(number)));
-        let parts = self.order().enumerate();
-        let parts = parts.map(|(number, name)| (ident(name), remembered_at(self.keys.len() + number)));
-        let parts: Vec<(Expr, Expr)> = parts.collect();
-        let on = keys.chain([older(&parts)]).collect::<Vec<_>>();
-        Staged::write(changes.frame(&session).await?.join_on(remembered, JoinType::LeftAnti, on)?).await
+        // The join adds a column of its own, so the columns of the changes step aside meanwhile.
+        let schema = changes.schema();
+        let aside = |name: &str| Ok::<_, lake::Error>(ident(format!("{ASIDE}{}", schema.index_of(name)?)));
+        let names = schema.fields().iter().map(|field| field.name()).enumerate();
+        let (away, back): (Vec<Expr>, Vec<Expr>) = names
+            .map(|(place, name)| {
+                let aside = format!("{ASIDE}{place}");
+                (ident(name).alias(&aside), ident(aside).alias(name))
+            })
+            .unzip();
+        let mut on = Vec::new();
+        for (number, key) in owner.keys.iter().enumerate() {
+            on.push(same_key(&owner.target, key, aside(key)?, ident(remembered(number))));
+        }
+        let parts = owner.order().enumerate();
+        let parts = parts.map(|(number, name)| Ok((aside(name)?, ident(remembered(owner.keys.len() + number)))));
+        on.push(older(&parts.collect::<Result<Vec<_>>>()?));
+        let living = ident(STALE_MARK).is_not_true().alias(LIVING);
+        let marked = changes
+            .frame(&session)
+            .await?
+            .select(away)?
+            .join_on(tombstones, JoinType::LeftMark, on)?
+            .select(back.into_iter().chain([living]).collect::<Vec<_>>())?;
+        Staged::write_where(marked, LIVING).await
     }
 
-    /// Remembers the deletes among probed changes. `txn` is that of the upsert that follows.
+    /// Remembers the deletes among probed changes. `txn` is of the owner's application and the batch of the upsert
+    /// that follows. The first tombstones of an owner take the place of all that another has left.
     ///
     /// # Errors
-    /// As [`Table::commit`](lake::Table::commit).
-    pub async fn remember(&self, probed: &Probed, txn: Txn, run: &RunId) -> Result<()> {
+    /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile, and as
+    /// [`Table::commit`].
+    pub async fn remember(self, probed: &Probed, txn: Txn, run: &RunId) -> Result<()> {
         if probed.figures.deleted + probed.figures.absent == 0 {
             return Ok(());
         }
-        let mut table = self.lake.create_or_open(&self.name(), &self.definition()).await?;
-        let session = self.lake.session()?;
-        let names = self.keys.iter().map(String::as_str).chain(self.order());
-        let now = lit(timestamp(self.lake.clock().now_micros())).alias(DELETED_AT);
-        let rows = probed.deletes(&session).await?.select(names.map(ident).chain([now]).collect::<Vec<_>>())?;
-        let written = write_streams(&table, &table.schema(), rows.execute_stream_partitioned().await?).await?;
+        let (owner, definition) = (&self.owner, self.owner.definition());
+        let mut table = match self.table {
+            Some(table) => table,
+            None => owner.lake.create_or_open(&owner.name(), &definition).await?,
+        };
+        let session = owner.lake.session()?;
+        let now = lit(timestamp(owner.lake.clock().now_micros())).alias(DELETED_AT);
+        let rows =
+            probed.deletes(&session).await?.select(owner.columns().map(ident).chain([now]).collect::<Vec<_>>())?;
+        let rows = rows.repartition(Partitioning::RoundRobinBatch(1))?;
+        let written = write_streams(&table, &definition.schema, rows.execute_stream_partitioned().await?).await?;
+        let mut actions: Vec<Action> = Vec::new();
+        if self.held.is_none() {
+            actions.extend(redefine(&table, &definition)?);
+            actions.extend(table.removes(|_| true)?);
+        }
+        actions.extend(written.files.iter().cloned().map(Action::Add));
         let commit = Commit {
             point: "tombstones_committed",
             txns: vec![txn],
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            actions: written.files.into_iter().map(Action::Add).collect(),
-            blind_append: true,
+            actions,
+            blind_append: false,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: run.clone(),
         };
-        table.commit(commit).await?;
-        Ok(())
+        match table.commit(commit).await {
+            Ok(Outcome::Committed { .. }) => Ok(()),
+            Ok(Outcome::AlreadyApplied { .. }) => {
+                discard(&table, &written.files).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
+}
 
+impl Owner<'_> {
     fn name(&self) -> TableName {
         TableName::tombstones(&self.table.name)
+    }
+
+    /// The keys and what orders deletes.
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(String::as_str).chain(self.order())
     }
 
     fn order(&self) -> impl Iterator<Item = &str> {
@@ -103,8 +174,7 @@ impl Tombstones<'_> {
     }
 
     fn definition(&self) -> Definition {
-        let names = self.keys.iter().map(String::as_str).chain(self.order());
-        let fields = names.filter_map(|name| self.target.field_with_name(name).ok()).cloned();
+        let fields = self.columns().filter_map(|name| self.target.field_with_name(name).ok()).cloned();
         let deleted_at = Field::new(DELETED_AT, columns::timestamp_type(), false);
         Definition {
             description: Some(format!("deletes of {} remembered, so that late changes stay late", self.table)),
@@ -113,8 +183,8 @@ impl Tombstones<'_> {
     }
 }
 
-fn remembered_at(number: usize) -> Expr {
-    ident(format!("{REMEMBERED}{number}"))
+fn remembered(number: usize) -> String {
+    format!("__remembered_{number}")
 }
 
 fn timestamp(micros: i64) -> ScalarValue {

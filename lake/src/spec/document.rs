@@ -169,7 +169,7 @@ fn decode_checked<T: DeserializeOwned>(
         None => None,
         Some(checked) => decode(checked, path, problems),
     };
-    if problems.len() > before {
+    if problems.len() > before || (!path.is_root() && problems.any_below(path)) {
         problems.spoil(path);
     }
     decoded

@@ -119,11 +119,14 @@ impl Document {
         let top: Top = self.whole(problems);
         let at = |key: &str| SpecPath::root().key(key);
         for (key, value) in [("name", &top.name), ("storage", &top.storage), ("landing", &top.landing)] {
-            if value.trim().is_empty() {
+            if value.trim().is_empty() && !problems.any_below(&at(key)) {
                 problems.add(Problem::at(&at(key), format!("`{key}` is empty")));
             }
         }
         let timezone = top.timezone.parse().unwrap_or_else(|_| {
+            if problems.any_below(&at("timezone")) {
+                return Tz::UTC;
+            }
             let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
             let problem = Problem::at(&at("timezone"), format!("`{}` is not a time zone", top.timezone));
             let problem = problem.hint("write an IANA name such as `Europe/Lisbon`");

@@ -280,6 +280,14 @@ fn the_top_of_a_spec_can_be_wrong() {
             &["2 timezone: `+01:00` is not a time zone (write an IANA name such as `Europe/Lisbon`)"],
         ),
         (
+            "storage: ${NOWHERE}\ntimezone: ${NOWHERE}\nname: ''",
+            &[
+                "1 storage: environment variable `NOWHERE` is not set (set it, or give a default: `${NOWHERE:-default}`)",
+                "2 timezone: environment variable `NOWHERE` is not set (set it, or give a default: `${NOWHERE:-default}`)",
+                "3 name: `name` is empty",
+            ],
+        ),
+        (
             "name: x\nengine: {memory: lots, threads: 0}",
             &[
                 "2 engine.memory: `lots` is not a size such as `100MiB` or `4GiB`",
@@ -332,6 +340,15 @@ fn a_value_of_the_environment_has_the_type_of_its_place() {
             "5 : the YAML cannot be read: while parsing a flow mapping, did not find expected ',' or '}' (between `{` and `}` put a value with `${…}` in quotes)"
         ]
     );
+}
+
+#[test]
+fn a_value_that_the_environment_lacks_is_not_checked_further() {
+    let document = Document::parse("pipelines.yaml", "name: x\nsilver:\n  orders:\n    source: ${NOWHERE_AT_ALL}\n");
+    let mut problems = document.problems();
+    let tables = document.section::<Table>("silver", &mut problems);
+    problems.add(Problem::at(&tables[0].path.key("source"), "`` is not a source"));
+    assert_eq!(problems.len(), 1);
 }
 
 #[test]

@@ -48,6 +48,7 @@ pub struct Decoder {
     operation: OperationReader,
     expectations: Expectations,
     schema: SchemaRef,
+    notes: Vec<String>,
 }
 
 /// Where a row of the batch goes.
@@ -75,6 +76,7 @@ impl Decoder {
     pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, session: &Session) -> Result<Self> {
         let resolved = Resolved::new(&plan, bronze)?;
         let operation = OperationReader::new(&plan, bronze, session)?;
+        let notes = absent_operation(&operation, &plan, bronze).into_iter().collect();
         let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
         let order = [
             Field::new(DELETE, DataType::Boolean, false),
@@ -85,7 +87,7 @@ impl Decoder {
         let rows = resolved.rows();
         let fields = rows.fields().iter().map(|field| field.as_ref().clone());
         let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
-        Ok(Self { plan, resolved, operation, expectations, schema })
+        Ok(Self { plan, resolved, operation, expectations, schema, notes })
     }
 
     /// The columns of [`Decoded::changes`].
@@ -101,6 +103,11 @@ impl Decoder {
     /// Columns of the plan that the records do not have yet.
     pub fn missing(&self) -> &[String] {
         self.resolved.missing()
+    }
+
+    /// What a person should know about how the records are read.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Decodes a batch of records.
@@ -299,6 +306,15 @@ impl Decoder {
         };
         paths.as_string::<i32>().iter().map(|path| path.map(rank)).collect()
     }
+}
+
+/// Says that the column of the operation is not there, and what is.
+fn absent_operation(operation: &OperationReader, plan: &TablePlan, bronze: &SchemaRef) -> Option<String> {
+    let column = operation.column().filter(|column| resolve::find(bronze, column).is_none())?;
+    let known = bronze.fields().iter().map(|field| field.name().as_str()).filter(|name| !columns::is_technical(name));
+    let hint = lake::spec::did_you_mean(column, known).map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let source = lake::TableName::bronze(&plan.source);
+    Some(format!("`{column}`, which says what a record does, is not in {source}: every record is an upsert{hint}"))
 }
 
 /// The first reason stands.
