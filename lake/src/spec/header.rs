@@ -44,12 +44,12 @@ impl Header {
             .context(|| format!("opening the storage `{}`", self.storage))
     }
 
-    /// Opens the root of the landing paths; `folder` is that of the spec.
+    /// Opens the root of the landing paths, which must be there; `folder` is that of the spec.
     ///
     /// # Errors
-    /// As [`Root::open`].
+    /// As [`Root::open_existing`].
     pub fn landing_root(&self, folder: &Path) -> Result<Root> {
-        Root::open(&self.landing, folder).context(|| format!("opening the landing zone `{}`", self.landing))
+        Root::open_existing(&self.landing, folder).context(|| format!("opening the landing zone `{}`", self.landing))
     }
 }
 
