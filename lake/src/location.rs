@@ -36,6 +36,23 @@ impl Root {
         }
     }
 
+    /// The same for a root that must be there: nothing is made.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`] also when a local folder is missing.
+    pub fn open_existing(text: &str, base: &Path) -> Result<Self> {
+        let folder = match Url::parse(text) {
+            Ok(url) if url.scheme() == "file" => url.to_file_path().ok(),
+            Ok(_) if text.contains("://") => None,
+            _ => Some(base.join(text)),
+        };
+        match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => Err(Error::spec(format!("the folder `{}` does not exist", folder.display()))
+                .hint("make it, or mend the path")),
+            None => Self::open(text, base),
+        }
+    }
+
     fn open_local(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path).context(|| format!("making the folder `{}`", path.display()))?;
         let path = path.canonicalize().context(|| format!("opening the folder `{}`", path.display()))?;

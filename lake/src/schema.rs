@@ -198,6 +198,11 @@ pub fn evolution(table: &Schema, wanted: &Schema) -> Evolution {
     let mut problems = Vec::new();
     for field in wanted.fields() {
         match table.fields().iter().find(|held| held.name().eq_ignore_ascii_case(field.name())) {
+            Some(held) if held.name() != field.name() => problems.push(format!(
+                "column `{}` of the table is `{}` in the spec, and names that differ only in case are one column",
+                held.name(),
+                field.name()
+            )),
             Some(held) if held.data_type() != field.data_type() => problems.push(format!(
                 "column `{}` is {} in the table and {} in the spec",
                 held.name(),

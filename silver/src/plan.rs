@@ -280,6 +280,10 @@ impl Check<'_> {
             let problem = Problem::at(&self.at("keys"), format!("key `{key}` is not a column of the table"));
             self.problems.add(problem.did_you_mean(key, names.iter().copied()));
         }
+        let keys = &self.entry.raw.keys;
+        if let Some((_, key)) = keys.iter().enumerate().find(|(number, key)| keys[..*number].contains(key)) {
+            self.problems.add(Problem::at(&self.at("keys"), format!("key `{key}` is named twice")));
+        }
         if self.entry.raw.keys.is_empty() {
             self.problems
                 .add(Problem::at(&self.at("keys"), "a table needs keys").hint("name the columns that identify a row"));

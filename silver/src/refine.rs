@@ -24,6 +24,10 @@ use crate::plan::TablePlan;
 use crate::read::{Changes, Range, Rejects, Tally, changes, count};
 use crate::tombstones::{Owner, Tombstones};
 
+/// The table property that holds keys and sequence.
+const IDENTITY: &str = "lakehouse.changes";
+/// What to do when a table cannot become what the spec asks for.
+const REBUILD: &str = "columns can be added; for any other change delete the table's folder and run `silver run`: bronze has every record";
 /// The columns at most that get file statistics, as Delta has it by default.
 const STATS_COLUMNS_MAX: usize = 32;
 
@@ -184,7 +188,7 @@ impl Refinement<'_> {
     /// The silver table with the columns that the plan asks for.
     async fn table(&self, decoder: &Decoder) -> Result<Table> {
         let wanted = decoder.target();
-        let mut properties = Vec::new();
+        let mut properties = vec![(IDENTITY.to_owned(), decoder.identity())];
         if self.plan.change_data_feed {
             properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
         }
@@ -195,6 +199,7 @@ impl Refinement<'_> {
         };
         let definition = definition.with_stats_columns(&self.stats_columns(decoder));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
+        self.check_identity(&table, decoder)?;
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {
@@ -207,8 +212,7 @@ impl Refinement<'_> {
             Evolution::Refused(problems) => {
                 let message =
                     format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                return Err(Error::new(ErrorKind::Table, message)
-                    .hint("columns can be added; for any other change delete the table's folder and run `silver run`: bronze has every record"));
+                return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
             }
         }
         if table.partition_columns()? != self.plan.partition_by {
@@ -218,10 +222,23 @@ impl Refinement<'_> {
                 table.partition_columns()?,
                 self.plan.partition_by
             );
-            return Err(Error::new(ErrorKind::Table, message)
-                .hint("delete the table's folder and run `silver run`: bronze has every record"));
+            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
         }
         Ok(table)
+    }
+
+    /// Rows of one set of keys or one sequence cannot be compared with changes of another.
+    fn check_identity(&self, table: &Table, decoder: &Decoder) -> Result<()> {
+        let (held, wanted) = (table.property(IDENTITY)?, decoder.identity());
+        if held.as_ref().is_none_or(|held| *held == wanted) {
+            return Ok(());
+        }
+        let message = format!(
+            "{} was made with other keys or another sequence: {} where the spec has {wanted}",
+            self.plan.table,
+            held.unwrap_or_default()
+        );
+        Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
     }
 
     /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.

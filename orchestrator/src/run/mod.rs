@@ -43,9 +43,8 @@ impl Place {
     /// [`lake::ErrorKind::Spec`] when one of them names no store that can be opened.
     pub(crate) fn open(project: &Project, landing: Option<&str>, clock: Clock) -> Result<Self> {
         let landing = match landing {
-            Some(folder) => {
-                Root::open(folder, Path::new(".")).context(|| format!("opening the landing zone `{folder}`"))?
-            }
+            Some(folder) => Root::open_existing(folder, Path::new("."))
+                .context(|| format!("opening the landing zone `{folder}`"))?,
             None => project.header.landing_root(&project.folder)?,
         };
         Ok(Self { lake: project.header.lake(&project.folder, clock)?, landing })

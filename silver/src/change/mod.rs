@@ -2,6 +2,7 @@
 
 mod operation;
 mod record;
+mod rescue;
 mod resolve;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use lake::upsert::DELETE;
 use lake::{Error, Result, columns};
 
 use self::operation::{Does, OperationReader};
+use self::rescue::Restored;
 pub use self::resolve::Resolved;
 use crate::cast::{Rules, cast, cast_sequence};
 use crate::expect::{Expectations, Finding};
@@ -95,6 +97,12 @@ impl Decoder {
         Arc::clone(&self.schema)
     }
 
+    /// What makes a change newer or the same row: keys and sequence, as text to compare with that of another plan.
+    pub fn identity(&self) -> String {
+        let parts = self.resolved.sequence().iter().map(|part| format!("{} {}", part.column.name, part.kind));
+        serde_json::json!({"keys": self.plan.keys, "sequence_by": parts.collect::<Vec<_>>()}).to_string()
+    }
+
     /// The columns of the silver table.
     pub fn target(&self) -> SchemaRef {
         self.resolved.target()
@@ -115,8 +123,9 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a record breaks a rule that the spec says must stop the run.
     pub fn decode(&self, batch: &RecordBatch) -> Result<Decoded> {
-        let mut fates = self.operations(batch)?;
-        let typed = self.typed(batch, &mut fates)?;
+        let restored = Restored::of(batch)?;
+        let mut fates = self.operations(batch, &restored)?;
+        let typed = self.typed(&restored.batch, &mut fates)?;
         self.keys(&typed, &mut fates);
         self.not_null(&typed, &mut fates);
         let warned = self.expect(&typed, &mut fates)?;
@@ -124,8 +133,8 @@ impl Decoder {
         self.collect(batch, typed, &fates, warned)
     }
 
-    fn operations(&self, batch: &RecordBatch) -> Result<Vec<Fate>> {
-        let does = self.operation.read(batch)?;
+    fn operations(&self, batch: &RecordBatch, restored: &Restored) -> Result<Vec<Fate>> {
+        let does = self.operation.read(batch, restored)?;
         let fates = does.into_iter().map(|does| match (does, self.plan.on_unknown_op) {
             (Does::Upsert, _) => Fate::Upsert,
             (Does::Delete, _) => Fate::Delete,

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use lake::session::Session;
 use lake::{Context, Result};
 
 use super::record::value;
+use super::rescue::Restored;
 use super::resolve::find;
 use crate::condition::condition;
 use crate::plan::{Operation, TablePlan};
@@ -28,7 +31,7 @@ pub(super) enum OperationReader {
     Upsert,
     Column { op: Op, position: Option<usize> },
     Flag { flag: DeleteFlag, position: Option<usize> },
-    Condition(Arc<dyn PhysicalExpr>),
+    Condition { condition: Arc<dyn PhysicalExpr>, columns: Vec<usize> },
 }
 
 impl OperationReader {
@@ -37,9 +40,12 @@ impl OperationReader {
             Operation::Upsert => Self::Upsert,
             Operation::Column(op) => Self::Column { op: op.clone(), position: find(bronze, &op.column) },
             Operation::Flag(flag) => Self::Flag { flag: flag.clone(), position: find(bronze, &flag.column) },
-            Operation::Condition(sql) => Self::Condition(
-                condition(sql, bronze, session).context(|| format!("`apply_as_deletes` of {}", plan.table))?,
-            ),
+            Operation::Condition(sql) => {
+                let condition =
+                    condition(sql, bronze, session).context(|| format!("`apply_as_deletes` of {}", plan.table))?;
+                let columns = collect_columns(&condition).iter().map(Column::index).collect();
+                Self::Condition { condition, columns }
+            }
         })
     }
 
@@ -48,29 +54,35 @@ impl OperationReader {
         match self {
             Self::Column { op, .. } => Some(&op.column),
             Self::Flag { flag, .. } => Some(&flag.column),
-            Self::Upsert | Self::Condition(_) => None,
+            Self::Upsert | Self::Condition { .. } => None,
         }
     }
 
-    pub(super) fn read(&self, batch: &RecordBatch) -> Result<Vec<Does>> {
+    /// What each record does. `batch` has the columns of bronze, `restored` also what bronze could not hold in them; a
+    /// condition that needs such a value cannot be asked.
+    pub(super) fn read(&self, batch: &RecordBatch, restored: &Restored) -> Result<Vec<Does>> {
         let rows = batch.num_rows();
         Ok(match self {
             Self::Upsert | Self::Column { position: None, .. } | Self::Flag { position: None, .. } => {
                 vec![Does::Upsert; rows]
             }
             Self::Column { op, position: Some(position) } => {
-                let column = batch.column(*position);
+                let column = restored.batch.column(*position);
                 (0..rows).map(|row| by_value(op, column, row)).collect()
             }
             Self::Flag { flag, position: Some(position) } => {
-                let column = batch.column(*position);
+                let column = restored.batch.column(*position);
                 (0..rows).map(|row| by_flag(flag, column, row)).collect()
             }
-            Self::Condition(condition) => {
+            Self::Condition { condition, columns } => {
                 let answers = condition.evaluate(batch)?.into_array(rows)?;
                 let answers = answers.as_boolean();
-                let is_delete = |row: usize| answers.is_valid(row) && answers.value(row);
-                (0..rows).map(|row| if is_delete(row) { Does::Delete } else { Does::Upsert }).collect()
+                let does = |row: usize| match restored.text(row, columns) {
+                    Some(text) => Does::Unknown(text.to_owned()),
+                    None if answers.is_valid(row) && answers.value(row) => Does::Delete,
+                    None => Does::Upsert,
+                };
+                (0..rows).map(does).collect()
             }
         })
     }

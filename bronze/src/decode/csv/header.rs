@@ -3,6 +3,7 @@
 use lake::Result;
 
 use super::super::names::column_names;
+use super::super::refused;
 use super::dialect::{Dialect, Header};
 use super::tokenizer::Tokenizer;
 
@@ -24,7 +25,13 @@ impl Columns {
         let (raw, is_header) = match &dialect.header {
             Header::Present => {
                 let names = tokenizer.fields().iter().map(|field| field.text(text, dialect).into_owned());
-                (names.collect(), true)
+                let names: Vec<String> = names.collect();
+                if let Some(name) = names.iter().find(|name| name.contains('\r')) {
+                    let first = name.split('\r').next().unwrap_or_default();
+                    let reason = format!("a carriage return follows the column name `{first}` and no line feed");
+                    return Err(refused(reason).hint("write line ends as LF or CRLF"));
+                }
+                (names, true)
             }
             Header::Given { columns, leading_op } => {
                 let with_op = *leading_op && tokenizer.fields().len() > columns.len();
