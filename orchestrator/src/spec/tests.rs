@@ -192,3 +192,63 @@ fn all_problems_come_at_once() {
         assert!(paths.contains(&path), "{path} is not in {found:#?}");
     }
 }
+
+/// Every option that has a name, whether this version knows what to do with it or not.
+const OPTIONS: &[(&str, &str)] = &[
+    (
+        "",
+        "name storage landing timezone engine bronze silver gold tasks schedule trigger max_concurrent_runs queue \
+         maintenance notifications",
+    ),
+    (
+        "bronze.orders_cdc",
+        "path include exclude default_excludes recursive partition_columns format compression encoding csv settle \
+         include_existing_files on_overwrite order max_files_per_batch max_bytes_per_batch schema_evolution_mode \
+         schema_hints bad_records duplicate_columns clean_source",
+    ),
+    ("bronze.orders_cdc.csv", "header columns leading_op delimiter quote escape comment null_values empty_is_null"),
+    (
+        "silver.orders",
+        "source cdc row before delete_row op on_unknown_op delete_flag apply_as_deletes apply_as_truncates keys \
+         unique_key on_null_key sequence_by from_snapshot partial_updates ignore_null_updates unchanged_placeholder \
+         truncates columns formats zones column_names column_list except_column_list undeclared_columns select \
+         on_cast_error expectations stored_as_scd_type track_history_column_list track_history_except_column_list \
+         delete_mode tombstone_retention partition_by zorder_by write_mode deletion_vectors change_data_feed \
+         properties constraints generated",
+    ),
+    ("silver.orders.op", "column insert update delete truncate ignore"),
+    ("silver.orders.delete_flag", "column values when"),
+    (
+        "gold.sales",
+        "query refresh keys expectations partition_by zorder_by reset_allowed snapshot_of strategy columns \
+         compare_columns hard_deletes retention",
+    ),
+    (
+        "tasks.\"silver.orders\"",
+        "depends_on run_if max_retries min_retry_interval retry_on_timeout timeout memory threads disabled",
+    ),
+];
+
+#[test]
+fn no_documented_option_is_an_unknown_key() {
+    for (place, keys) in OPTIONS {
+        let mut spec = String::new();
+        let mut indent = String::new();
+        let steps: Vec<&str> = match place.strip_prefix("tasks.") {
+            Some(_) => vec!["tasks", "silver.orders"],
+            None => place.split('.').filter(|step| !step.is_empty()).collect(),
+        };
+        for step in steps {
+            spec.push_str(&format!("{indent}{step}:\n"));
+            indent.push_str("  ");
+        }
+        for key in keys.split_whitespace() {
+            spec.push_str(&format!("{indent}{key}:\n"));
+        }
+        let unknown: Vec<String> =
+            problems(&spec).into_iter().filter(|problem| problem.contains("unknown key")).collect();
+        assert_eq!(unknown, Vec::<String>::new(), "in {place}");
+        spec.push_str(&format!("{indent}no_such_option:\n"));
+        assert!(problems(&spec).iter().any(|problem| problem.contains("unknown key `no_such_option`")), "in {place}");
+    }
+}
