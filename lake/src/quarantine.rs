@@ -85,7 +85,7 @@ impl QuarantineWriter {
         let Some((mut table, written)) = self.close().await? else { return Ok(None) };
         let commit = Commit { blind_append: true, ..self.change(txn, point, &written) };
         let outcome = table.commit(commit).await?;
-        self.clear_up(&table, &written, outcome).await;
+        clear_up(&table, &written, outcome).await;
         Ok(Some(outcome))
     }
 
@@ -128,7 +128,7 @@ impl QuarantineWriter {
         })
         .await?;
         match outcome {
-            Ok(Some(outcome)) => self.clear_up(&table, &written, outcome).await,
+            Ok(Some(outcome)) => clear_up(&table, &written, outcome).await,
             Ok(None) => {}
             Err(_) => discard(&table, &written.files).await,
         }
@@ -148,13 +148,6 @@ impl QuarantineWriter {
             blind_append: false,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.run.clone(),
-        }
-    }
-
-    /// What another run has brought in already is not wanted twice.
-    async fn clear_up(&self, table: &Table, written: &Written, outcome: Outcome) {
-        if let Outcome::AlreadyApplied { .. } = outcome {
-            discard(table, &written.files).await;
         }
     }
 
@@ -193,6 +186,13 @@ impl QuarantineWriter {
             }
         };
         writer.write(&batch).await
+    }
+}
+
+/// What another run has brought in already is not wanted twice.
+async fn clear_up(table: &Table, written: &Written, outcome: Outcome) {
+    if let Outcome::AlreadyApplied { .. } = outcome {
+        discard(table, &written.files).await;
     }
 }
 
