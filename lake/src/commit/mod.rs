@@ -104,7 +104,8 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the work must be done again from the newer version; [`ErrorKind::Store`](crate::ErrorKind::Store) when the
-    /// store keeps failing. After an error nothing of the change is in the table.
+    /// store keeps failing. After a conflict nothing of the change is in the table; after a failing store the
+    /// transactions tell, and the same commit may be tried again.
     pub async fn commit(&mut self, commit: Commit) -> Result<Outcome> {
         for attempt in 1.. {
             if holds(self, &commit.txns).await? {

@@ -64,7 +64,7 @@ impl Default for Header {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Engine {
-    /// Memory of all running tasks together; by default the program chooses.
+    /// What the sorts and aggregates of one query may hold before they spill; by default there is no limit.
     pub memory: Option<ByteSize>,
     /// Threads, and so how many tasks run side by side; by default the cores of the machine.
     #[schemars(range(min = 1, max = 1024))]
