@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lake::report::{RunSummary, TaskOutcome, TaskReport, error_text};
+use lake::report::{EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record};
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
@@ -95,27 +95,37 @@ async fn run<L: Layer>(spec: &Path, select: &[String], output: Output, printer: 
     let lake = header.lake(document.folder(), Clock::system())?;
     let place = Place { lake, header, folder: document.folder().to_owned() };
     let context = RunContext::new(&place.lake);
+    let spec = spec.display().to_string();
+    let names: Vec<String> = plans.iter().map(|plan| L::table(plan).to_string()).collect();
+    record::run_started(&context.events, L::NAME, &place.header.name, &spec, &names);
     let (started_at, mut tasks) = (place.lake.clock().now(), Vec::new());
     for plan in &plans {
         let started = place.lake.clock().now();
         let answer = L::run(plan, &place, &context.for_task()).await;
         let elapsed = (place.lake.clock().now() - started).to_std().unwrap_or_default();
-        tasks.push(match answer {
+        let outcome = match answer {
             Ok(report) => TaskOutcome::done(report, 1, elapsed),
             Err(error) => TaskOutcome::failed(L::table(plan), error, 1, elapsed),
-        });
+        };
+        record::task_ended(&context.events, &outcome);
+        tasks.push(outcome);
     }
     let elapsed = (place.lake.clock().now() - started_at).to_std().unwrap_or_default();
-    let summary =
-        RunSummary { run: context.run.to_string(), spec: spec.display().to_string(), started_at, elapsed, tasks };
+    let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks };
+    record::run_ended(&context.events, &summary);
+    let recorded = context.events.flush(&place.lake).await;
     printer.data(&match output {
         Output::Table => summary.to_text(),
         Output::Json => format!("{}\n", summary.to_json()),
     })?;
-    if let Err(error) = context.events.flush(&place.lake).await {
-        printer.note(&error_text(&error.context("the run is done, but its events were not recorded")));
+    let code = summary.exit_code();
+    match recorded {
+        Ok(()) => Ok(code),
+        Err(error) => {
+            printer.note(&error_text(&error.context("the run is done, but its events were not recorded")));
+            Ok(code.max(EXIT_FAILED))
+        }
     }
-    Ok(summary.exit_code())
 }
 
 /// The plans named by `--select`, with or without the name of the layer; all without names.
