@@ -20,3 +20,4 @@ mod histories;
 mod layers;
 mod layout;
 mod sample;
+mod snapshots;
