@@ -1,7 +1,7 @@
 //! What the layers share: Delta tables below one storage root and the one way to change them.
 //!
 //! Reading order: [`error`], [`names`], [`clock`] and [`location`] are the words of the house; [`lakehouse`] opens
-//! and makes a [`table`]; [`write`] puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
+//! and makes a [`table`]; [`write`](mod@write) puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
 //! [`upsert`] applies changes by key; [`session`] reads. [`quarantine`], [`events`] and [`accounting`] keep the
 //! promise that every row is accounted for. [`run`] and [`report`] carry what a task is told and what it answers.
 

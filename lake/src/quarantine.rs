@@ -64,7 +64,7 @@ impl QuarantineWriter {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
+    /// [`ErrorKind::Store`] when the store fails.
     pub async fn push(&mut self, row: Rejected) -> Result<()> {
         self.waiting.push(row);
         self.rows += 1;
@@ -199,7 +199,7 @@ async fn clear_up(table: &Table, written: &Written, outcome: Outcome) {
 /// How far `app` has come in the quarantine of `source`; `None` before its first rows.
 ///
 /// # Errors
-/// [`ErrorKind::Store`](crate::ErrorKind::Store) when the log cannot be read.
+/// [`ErrorKind::Store`] when the log cannot be read.
 pub async fn txn_version(lake: &Lake, source: &str, app: &str) -> Result<Option<i64>> {
     match lake.table(&TableName::quarantine(source)).await? {
         Some(table) => table.txn_version(app).await,

@@ -1,7 +1,7 @@
 //! The only place that builds DataFusion sessions: their memory, threads and SQL dialect.
 //!
-//! Where DataFusion's dialect would lose something, ours does not: a number with a point is a decimal, a [`sum`] that
-//! does not fit is an error, and timestamps are in microseconds ([`time`]). Whole-number `+`, `-` and `*` are
+//! Where DataFusion's dialect would lose something, ours does not: a number with a point is a decimal, a sum that
+//! does not fit is an error, and timestamps are in microseconds. Whole-number `+`, `-` and `*` are
 //! DataFusion's and wrap.
 
 mod sum;

@@ -7,7 +7,7 @@
 //! 1. the table already holds these transactions — another run did the same work, or our own answer was lost on its
 //!    way: nothing is left to do;
 //! 2. the commit is a blind append and the schema stands — the same files are committed on top of the newer version;
-//! 3. anything else — the caller gets [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and does the work again from the newer version.
+//! 3. anything else — the caller gets [`ErrorKind::Conflict`] and does the work again from the newer version.
 //!
 //! After *any* error the transactions are read again before anything is tried, because a commit can succeed and
 //! still report an error (a failed checkpoint, a lost answer).
@@ -103,7 +103,7 @@ impl Table {
     /// Commits a change and moves the table to the version that holds it.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the work must be done again from the newer version; [`ErrorKind::Store`](crate::ErrorKind::Store) when the
+    /// [`ErrorKind::Conflict`] when the work must be done again from the newer version; [`ErrorKind::Store`] when the
     /// store keeps failing. After a conflict nothing of the change is in the table; after a failing store the
     /// transactions tell, and the same commit may be tried again.
     pub async fn commit(&mut self, commit: Commit) -> Result<Outcome> {
@@ -162,7 +162,7 @@ impl Standing {
 /// Runs one operation of the library that ends in a commit, by the same rules; it is not tried again here.
 ///
 /// # Errors
-/// As [`Table::commit`]; a moved table is always a [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+/// As [`Table::commit`]; a moved table is always a [`ErrorKind::Conflict`].
 pub(crate) async fn guarded<T>(
     table: &mut Table,
     point: &'static str,
