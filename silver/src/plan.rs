@@ -135,6 +135,28 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     })
 }
 
+impl TablePlan {
+    /// What decides which rows a change meets and what it does to them: keys, sequence and operation. Rows that were
+    /// made by one of these cannot be brought up to date by another.
+    pub fn identity(&self) -> String {
+        let parts = self.sequence.iter().map(|part| match part.kind {
+            Some(kind) => format!("{} {kind}", part.source),
+            None => part.source.clone(),
+        });
+        let operation = match &self.operation {
+            Operation::Upsert => "none".to_owned(),
+            Operation::Column(op) => {
+                let Op { column, insert, update, delete, ignore } = op;
+                format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}, ignore {ignore:?}")
+            }
+            Operation::Flag(flag) => format!("{}: deleted when {:?} {:?}", flag.column, flag.values, flag.when),
+            Operation::Condition(condition) => condition.clone(),
+        };
+        let sequence = parts.collect::<Vec<_>>().join(", ");
+        format!("keys {}; sequence {sequence}; deletes by {operation}", self.keys.join(", "))
+    }
+}
+
 impl Columns {
     /// The names of the table's columns.
     pub fn names(&self) -> Vec<&str> {

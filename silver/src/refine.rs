@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use lake::accounting::Figures;
 use lake::commit::{Outcome, Txn, redoing};
 use lake::quarantine::{QuarantineWriter, txn_version};
@@ -20,7 +21,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName, columns, f
 
 use crate::change::Decoder;
 use crate::dedup::{LAST, marked};
-use crate::plan::TablePlan;
+use crate::plan::{Columns, TablePlan};
 use crate::read::{Changes, Range, Rejects, Tally, changes, count};
 use crate::tombstones::{Owner, Tombstones};
 
@@ -63,7 +64,10 @@ impl Refinement<'_> {
         };
         let table = self.lake.table(&self.plan.table).await?;
         let after = match &table {
-            Some(table) => table.txn_version(&self.app()).await?,
+            Some(table) => {
+                self.check_made_alike(table)?;
+                table.txn_version(&self.app()).await?
+            }
             None => None,
         };
         if after.is_some_and(|after| after >= upto) {
@@ -188,7 +192,7 @@ impl Refinement<'_> {
     /// The silver table with the columns that the plan asks for.
     async fn table(&self, decoder: &Decoder) -> Result<Table> {
         let wanted = decoder.target();
-        let mut properties = vec![(IDENTITY.to_owned(), decoder.identity())];
+        let mut properties = vec![(IDENTITY.to_owned(), self.plan.identity())];
         if self.plan.change_data_feed {
             properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
         }
@@ -199,7 +203,7 @@ impl Refinement<'_> {
         };
         let definition = definition.with_stats_columns(&self.stats_columns(decoder));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
-        self.check_identity(&table, decoder)?;
+        self.check_made_alike(&table)?;
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {
@@ -227,18 +231,26 @@ impl Refinement<'_> {
         Ok(table)
     }
 
-    /// Rows of one set of keys or one sequence cannot be compared with changes of another.
-    fn check_identity(&self, table: &Table, decoder: &Decoder) -> Result<()> {
-        let (held, wanted) = (table.property(IDENTITY)?, decoder.identity());
-        if held.as_ref().is_none_or(|held| *held == wanted) {
-            return Ok(());
+    /// Refuses a table that was made by another plan, whether there is something new for it or not.
+    fn check_made_alike(&self, table: &Table) -> Result<()> {
+        let (held, wanted) = (table.property(IDENTITY)?, self.plan.identity());
+        if let Some(held) = held.filter(|held| *held != wanted) {
+            let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.plan.table);
+            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
         }
-        let message = format!(
-            "{} was made with other keys or another sequence: {} where the spec has {wanted}",
-            self.plan.table,
-            held.unwrap_or_default()
-        );
-        Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
+        let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
+        let held = table.schema();
+        let technical = held.fields().iter().filter(|field| columns::is_silver_technical(field.name()));
+        let technical = technical.map(|field| field.as_ref().clone());
+        let fields = declared.iter().map(|plan| plan.column.field()).chain(technical);
+        match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
+            Evolution::Refused(problems) => {
+                let message =
+                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
+                Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
+            }
+            Evolution::Same | Evolution::Add(_) => Ok(()),
+        }
     }
 
     /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.

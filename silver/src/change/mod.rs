@@ -97,12 +97,6 @@ impl Decoder {
         Arc::clone(&self.schema)
     }
 
-    /// What makes a change newer or the same row: keys and sequence, as text to compare with that of another plan.
-    pub fn identity(&self) -> String {
-        let parts = self.resolved.sequence().iter().map(|part| format!("{} {}", part.column.name, part.kind));
-        serde_json::json!({"keys": self.plan.keys, "sequence_by": parts.collect::<Vec<_>>()}).to_string()
-    }
-
     /// The columns of the silver table.
     pub fn target(&self) -> SchemaRef {
         self.resolved.target()
