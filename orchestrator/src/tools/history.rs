@@ -30,8 +30,9 @@ pub(crate) struct Line {
 /// # Errors
 /// [`lake::ErrorKind::Store`] or [`lake::ErrorKind::Table`] when the event log cannot be read.
 pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
-    let newest =
-        format!("SELECT run_id FROM event_log WHERE kind = '{RUN_STARTED}' ORDER BY run_id DESC LIMIT {limit}");
+    let newest = format!(
+        "SELECT run_id FROM event_log WHERE kind = '{RUN_STARTED}' ORDER BY at DESC, run_id DESC LIMIT {limit}"
+    );
     let sql = format!(
         "SELECT run_id, kind, at, details FROM event_log \
          WHERE kind IN ('{RUN_STARTED}', '{RUN_ENDED}') AND run_id IN ({newest})"
@@ -55,7 +56,9 @@ pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
             }
         }
     }
-    Ok(lines.into_values().rev().collect())
+    let mut lines: Vec<Line> = lines.into_values().collect();
+    lines.sort_by(|a, b| b.started_at.cmp(&a.started_at).then_with(|| b.run.cmp(&a.run)));
+    Ok(lines)
 }
 
 /// One run by its id, the beginning of it, or `last`. `None` when there is no such run.
@@ -65,7 +68,9 @@ pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
 pub(crate) async fn run(lake: &Lake, wanted: &str) -> Result<Option<Recorded>> {
     let text = wanted.replace('\'', "''");
     let chosen = match wanted {
-        "last" => format!("SELECT max(run_id) AS run_id FROM event_log WHERE kind = '{RUN_STARTED}'"),
+        "last" => {
+            format!("SELECT run_id FROM event_log WHERE kind = '{RUN_STARTED}' ORDER BY at DESC, run_id DESC LIMIT 1")
+        }
         _ => format!("SELECT DISTINCT run_id FROM event_log WHERE starts_with(run_id, '{text}') LIMIT 2"),
     };
     let mut ids: Vec<String> = Vec::new();
