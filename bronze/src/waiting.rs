@@ -21,13 +21,8 @@ pub struct Waiting {
     pub overwritten: Vec<String>,
     /// Paths of files that an earlier run refused and that are still there, unchanged.
     pub refused: Vec<String>,
-}
-
-impl Waiting {
-    /// Bytes of the files that would be read.
-    pub fn bytes(&self) -> u64 {
-        self.planned.iter().chain(&self.new).map(|file| file.size).sum()
-    }
+    /// True when the folder of the source is not there.
+    pub missing: bool,
 }
 
 /// Looks at the landing zone and the ledger, and changes nothing. Files that are still settling are not waited for.
@@ -49,5 +44,6 @@ pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<W
         overwritten: paths(&new, &|file| ledger.is_overwritten_by(file)),
         refused: paths(&found.known, &|file| ledger.failure(file).is_some()),
         new,
+        missing: found.missing,
     })
 }

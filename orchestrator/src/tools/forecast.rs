@@ -1,11 +1,9 @@
 //! What a run would do, without doing it: the files that wait, the tasks that have something to do, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use bronze::SourcePlan;
-use bronze::discover::{FoundFile, discover};
-use bronze::ledger::Ledger;
+use bronze::discover::FoundFile;
 use lake::report::counted;
 use lake::report::grid::{Align, Grid};
 use lake::{Lake, Result, TableName};
@@ -98,31 +96,20 @@ async fn outlook(
 }
 
 async fn of_source(plan: &SourcePlan, place: &Place) -> Result<Outlook> {
-    let ledger = Ledger::open(&place.lake, plan.source()).await?;
-    let storage = place.lake.root().url().as_str().strip_prefix(place.landing.url().as_str());
-    let storage = storage.map(|folder| folder.trim_end_matches('/').to_owned());
-    // Looking does not wait for files to settle.
-    let plan = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
-    let known = |file: &FoundFile| ledger.knows(file);
-    let mut found = discover(&place.landing, &plan, storage.as_deref(), place.lake.clock(), known).await?;
-    found.ready.sort_by(|a, b| a.path.cmp(&b.path));
-    let done = match place.lake.table(&plan.table).await? {
-        Some(table) => table.txn_version(plan.source()).await?.unwrap_or(0),
-        None => 0,
-    };
+    let waiting = bronze::waiting(&place.lake, &place.landing, plan).await?;
     let mut because = Vec::new();
-    if done < ledger.planned() {
+    if !waiting.planned.is_empty() {
         because.push("a planned batch is not finished".to_owned());
     }
-    if !found.ready.is_empty() {
-        let bytes = found.ready.iter().map(|file| file.size).sum();
-        because.push(format!("{}, {}", counted(found.ready.len(), "new file"), size(bytes)));
+    if !waiting.new.is_empty() {
+        let bytes = waiting.new.iter().map(|file| file.size).sum();
+        because.push(format!("{}, {}", counted(waiting.new.len(), "new file"), size(bytes)));
     }
     let verdict = if because.is_empty() { Verdict::UpToDate } else { Verdict::Runs };
     if because.is_empty() {
-        because.push(if found.missing { format!("no folder `{}`", plan.folder) } else { "no new files".to_owned() });
+        because.push(if waiting.missing { format!("no folder `{}`", plan.folder) } else { "no new files".to_owned() });
     }
-    Ok(Outlook { files: found.ready, ..Outlook::new(&plan.table, verdict, because.join(", ")) })
+    Ok(Outlook { files: waiting.new, ..Outlook::new(&plan.table, verdict, because.join(", ")) })
 }
 
 /// Why a silver table has something to do by what bronze holds already.
