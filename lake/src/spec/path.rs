@@ -51,14 +51,6 @@ impl SpecPath {
         self.0.is_empty()
     }
 
-    /// The last key of the path, when its last step is a key.
-    pub fn last_key(&self) -> Option<&str> {
-        match self.0.last()? {
-            Step::Key(key) => Some(key),
-            Step::Index(_) => None,
-        }
-    }
-
     fn then(&self, step: Step) -> Self {
         let mut steps = Vec::with_capacity(self.0.len() + 1);
         steps.extend_from_slice(&self.0);

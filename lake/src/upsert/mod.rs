@@ -63,11 +63,6 @@ impl UpsertFigures {
     pub fn applied(&self) -> u64 {
         self.inserted + self.updated + self.deleted + self.absent
     }
-
-    /// Rows of the table that appear, change or go.
-    pub fn rows_touched(&self) -> u64 {
-        self.inserted + self.updated + self.deleted
-    }
 }
 
 /// Changes with what each of them meets in one version of a table.
