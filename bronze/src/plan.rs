@@ -6,7 +6,7 @@ use lake::TableName;
 use lake::columns;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 
-use crate::decode::{self, Compression, Dialect, Header, TextFormat};
+use crate::decode::{self, Compression, Dialect, ENCODING_NAMES, Encoding, Header, Packing, TextFormat};
 use crate::discover::Filter;
 use crate::spec::{self, BadRecords, Csv, OnOverwrite, Order, Source};
 
@@ -40,8 +40,8 @@ pub struct SourcePlan {
 /// How the files of a source are read.
 #[derive(Debug, Clone)]
 pub enum Format {
-    /// As text, after undoing the compression.
-    Text(TextFormat, Compression),
+    /// As text, after undoing compression and encoding.
+    Text(TextFormat, Packing),
     /// As Parquet.
     Parquet(decode::DuplicateColumns),
 }
@@ -131,10 +131,13 @@ impl Check<'_> {
             spec::Compression::Auto => Compression::Auto,
             spec::Compression::None => Compression::None,
             spec::Compression::Gzip => Compression::Gzip,
+            spec::Compression::Zstd => Compression::Zstd,
+            spec::Compression::Bzip2 => Compression::Bzip2,
         };
+        let packing = Packing { compression, encoding: self.encoding() };
         match raw.format {
-            spec::Format::Csv => Format::Text(TextFormat::Csv(self.dialect()), compression),
-            spec::Format::Json => Format::Text(TextFormat::Json, compression),
+            spec::Format::Csv => Format::Text(TextFormat::Csv(self.dialect()), packing),
+            spec::Format::Json => Format::Text(TextFormat::Json, packing),
             spec::Format::Parquet => {
                 if raw.compression != spec::Compression::Auto {
                     self.add("compression", "`compression` says nothing about Parquet, which has its own inside");
@@ -142,6 +145,20 @@ impl Check<'_> {
                 Format::Parquet(duplicates(raw.duplicate_columns))
             }
         }
+    }
+
+    fn encoding(&mut self) -> Encoding {
+        let raw = &self.entry.raw;
+        let Some(label) = &raw.encoding else { return Encoding::default() };
+        let place = self.entry.path.key("encoding");
+        if !matches!(raw.format, spec::Format::Csv | spec::Format::Json) {
+            self.problems.add(Problem::at(&place, "`encoding` says nothing about files that are not text"));
+        }
+        Encoding::for_label(label).unwrap_or_else(|| {
+            let problem = Problem::at(&place, format!("`{label}` is no encoding of the WHATWG list"));
+            self.problems.add(problem.did_you_mean(label, ENCODING_NAMES));
+            Encoding::default()
+        })
     }
 
     fn dialect(&mut self) -> Dialect {
@@ -261,7 +278,7 @@ mod tests {
         assert_eq!(plan.settle, Duration::from_secs(2));
         assert_eq!((plan.max_files_per_batch, plan.max_bytes_per_batch), (1000, 10 << 30));
         assert!(
-            matches!(&plan.format, Format::Text(TextFormat::Csv(csv), Compression::Auto) if *csv == Dialect::default())
+            matches!(&plan.format, Format::Text(TextFormat::Csv(csv), packing) if *csv == Dialect::default() && *packing == Packing::default())
         );
         assert_eq!(compiled("{path: ./, format: json}").expect("a plan").folder, "");
     }
@@ -286,6 +303,17 @@ mod tests {
                 duplicate_columns: decode::DuplicateColumns::Rename,
             }
         );
+    }
+
+    #[test]
+    fn compression_and_encoding_reach_the_reader() {
+        let plan = compiled("{path: a, format: json, compression: zstd, encoding: Latin1}").expect("a plan");
+        let encoding = Encoding::for_label("windows-1252").expect("a label");
+        let wanted = Packing { compression: Compression::Zstd, encoding };
+        assert!(matches!(plan.format, Format::Text(TextFormat::Json, packing) if packing == wanted));
+        problem("{path: x, format: csv, encoding: windows1251x}", "did you mean `windows-1251`?");
+        problem("{path: x, format: csv, encoding: windows1251x}", "no encoding of the WHATWG list");
+        problem("{path: x, format: parquet, encoding: latin1}", "says nothing about files that are not text");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["path", "format"],
-    "x-not-yet" = ["partition_columns", "encoding", "include_existing_files", "schema_hints", "clean_source"]
+    "x-not-yet" = ["partition_columns", "include_existing_files", "schema_hints", "clean_source"]
 ))]
 pub struct Source {
     /// The folder below the landing root; `./` is all of it.
@@ -28,6 +28,9 @@ pub struct Source {
     pub format: Format,
     /// How the files are compressed.
     pub compression: Compression,
+    /// The encoding of text files: `utf-8` or any label of the WHATWG list, such as `windows-1252` or `shift_jis`. A
+    /// byte order mark in a file wins. Default `utf-8`.
+    pub encoding: Option<String>,
     /// How delimited text is written.
     pub csv: Option<Csv>,
     /// How long a file must stand unchanged before it is taken. Default `2s`.
@@ -59,6 +62,7 @@ impl Default for Source {
             recursive: true,
             format: Format::default(),
             compression: Compression::default(),
+            encoding: None,
             csv: None,
             settle: Duration::from_secs(2),
             on_overwrite: OnOverwrite::default(),
@@ -89,7 +93,6 @@ pub enum Format {
 /// How the files of a source are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = ["zstd", "bzip2"]))]
 pub enum Compression {
     /// As the first bytes of each file say, whatever its name.
     #[default]
@@ -98,6 +101,10 @@ pub enum Compression {
     None,
     /// gzip, with all its members.
     Gzip,
+    /// zstd, with all its frames.
+    Zstd,
+    /// bzip2, with all its streams.
+    Bzip2,
 }
 
 /// How delimited text is written.

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod csv;
+mod encoding;
 mod json;
 mod names;
 mod parquet;
@@ -22,6 +23,8 @@ use lake::{Error, ErrorKind, Result};
 
 pub use self::bytes::{Compression, SourceFailure};
 pub use self::csv::{Dialect, EmptyIsNull, Header};
+pub(crate) use self::encoding::ENCODING_NAMES;
+pub use self::encoding::Encoding;
 pub use self::names::DuplicateColumns;
 pub(crate) use self::names::folded;
 pub use self::parquet::{ParquetDecoder, reader_options};
@@ -87,16 +90,32 @@ pub enum TextFormat {
     Json,
 }
 
+/// How the text of a file is packed into its bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Packing {
+    /// The compression of the whole file.
+    pub compression: Compression,
+    /// The encoding of a file without a byte order mark.
+    pub encoding: Encoding,
+}
+
+impl From<Compression> for Packing {
+    fn from(compression: Compression) -> Self {
+        Self { compression, ..Self::default() }
+    }
+}
+
 /// A decoder for a file of text.
 ///
 /// # Errors
 /// [`ErrorKind::File`] when the file is not of the compression that was asked for.
 pub fn text_decoder(
     format: &TextFormat,
-    compression: Compression,
+    packing: impl Into<Packing>,
     source: impl Read + Send + 'static,
 ) -> Result<Box<dyn Decoder>> {
-    let text = text::TextReader::new(bytes::decompress(source, compression)?);
+    let Packing { compression, encoding } = packing.into();
+    let text = text::TextReader::new(bytes::decompress(source, compression)?, encoding);
     Ok(match format {
         TextFormat::Csv(dialect) => Box::new(csv::CsvDecoder::new(text, dialect.clone())),
         TextFormat::Json => Box::new(json::JsonDecoder::new(text)),
