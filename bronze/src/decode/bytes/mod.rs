@@ -66,7 +66,7 @@ impl StdError for SourceFailure {
 /// Bytes that are being read, compressed or not.
 pub(super) enum Bytes {
     Plain(Prefixed),
-    Inflated(Box<Inflated>),
+    Inflated(Inflated),
 }
 
 /// Undoes the compression of `source`.
@@ -85,18 +85,21 @@ pub(super) fn decompress(source: impl Read + Send + 'static, compression: Compre
         _ if magic.is_empty() => Compression::None,
         wanted if wanted == seen => wanted,
         wanted => {
-            return Err(refused(format!("the file is not {name}, as `compression: {name}` says", name = wanted.name())));
+            return Err(refused(format!(
+                "the file is not {name}, as `compression: {name}` says",
+                name = wanted.name()
+            )));
         }
     };
     let bytes = Cursor::new(magic).chain(source);
     let buffered = |bytes| BufReader::with_capacity(BUFFER_BYTES, bytes);
     let stream = match kind {
         Compression::Auto | Compression::None => return Ok(Bytes::Plain(bytes)),
-        Compression::Gzip => Stream::Gzip(MultiGzDecoder::new(buffered(bytes))),
+        Compression::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(bytes)))),
         Compression::Bzip2 => Stream::Bzip2(MultiBzDecoder::new(buffered(bytes))),
         Compression::Zstd => Stream::Zstd(zstd::Decoder::with_buffer(buffered(bytes)).map_err(explain)?),
     };
-    Ok(Bytes::Inflated(Box::new(Inflated { stream, compressed, given: 0 })))
+    Ok(Bytes::Inflated(Inflated { stream, compressed, given: 0 }))
 }
 
 /// What the first bytes of a file say.
@@ -161,7 +164,7 @@ pub(super) struct Inflated {
 }
 
 enum Stream {
-    Gzip(MultiGzDecoder<BufReader<Prefixed>>),
+    Gzip(Box<MultiGzDecoder<BufReader<Prefixed>>>),
     Zstd(zstd::Decoder<'static, BufReader<Prefixed>>),
     Bzip2(MultiBzDecoder<BufReader<Prefixed>>),
 }
