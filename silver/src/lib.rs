@@ -1,11 +1,10 @@
 //! From bronze to silver: the current row of each entity, from any stream of changes.
 //!
 //! A record's walk is the reading order: `read` takes the records that the table has not seen,
-//! [`change`] says what each does and types it ([`cast`], [`sequence`]), [`expect`] holds it to the spec's conditions,
+//! [`change`] says what each does and types it ([`lake::cast`], [`sequence`]), [`expect`] holds it to the spec's conditions,
 //! [`order`] and [`dedup`] keep the last change of each key, [`tombstones`] remember deletes, and [`refine`] counts
 //! every row and commits.
 
-pub mod cast;
 pub mod change;
 mod condition;
 pub mod dedup;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
+use lake::cast::{Cast, Rules, cast, from_epoch, map_text};
 use lake::columns;
 use lake::schema::ColumnType;
 
@@ -89,6 +91,23 @@ impl fmt::Display for SequenceType {
     }
 }
 
+/// Casts a bronze column to a part of a sequence, in the form in which it is stored and compared.
+pub fn cast_sequence(column: &ArrayRef, kind: SequenceType, rules: Rules) -> Cast {
+    let as_text = |column: &ArrayRef, key: fn(&str) -> Result<String, String>| {
+        let Cast { array, mut bad } = cast(column, ColumnType::String, rules);
+        let keys = map_text(array.as_string(), key);
+        bad.extend(keys.bad);
+        Cast { array: keys.array, bad }
+    };
+    match kind {
+        SequenceType::Plain(kind) => cast(column, kind, rules),
+        SequenceType::TimestampMillis => from_epoch(&cast(column, ColumnType::Bigint, rules), 1_000),
+        SequenceType::TimestampMicros => from_epoch(&cast(column, ColumnType::Bigint, rules), 1),
+        SequenceType::Version => as_text(column, version_key),
+        SequenceType::BinlogFile => as_text(column, binlog_key),
+    }
+}
+
 /// Writes dotted numbers so that their texts compare as the numbers do, part by part: each part is its number of
 /// digits in two places, then its digits. A shorter version comes before a longer one that begins with it.
 ///
@@ -160,5 +179,16 @@ mod tests {
     fn a_type_without_an_order_is_refused() {
         assert!("boolean".parse::<SequenceType>().is_err());
         assert_eq!("decimal(38,0)".parse::<SequenceType>().expect("a type").to_string(), "decimal(38,0)");
+    }
+
+    #[test]
+    fn sequences_in_milliseconds_are_moments() {
+        use arrow::array::StringArray;
+        use arrow::datatypes::TimestampMicrosecondType;
+        let column: ArrayRef = std::sync::Arc::new(StringArray::from(vec!["1714557600000", "x"]));
+        let utc = Rules { zone: chrono_tz::Tz::UTC };
+        let Cast { array, bad } = cast_sequence(&column, SequenceType::TimestampMillis, utc);
+        assert_eq!(array.as_primitive::<TimestampMicrosecondType>().value(0), 1_714_557_600_000_000);
+        assert_eq!(bad.len(), 1);
     }
 }

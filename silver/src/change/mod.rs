@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use lake::cast::{Rules, cast};
 use lake::quarantine::Rejected;
 use lake::session::Session;
 use lake::upsert::DELETE;
@@ -18,9 +19,9 @@ use lake::{Error, Result, columns};
 use self::operation::{Does, OperationReader};
 use self::rescue::Restored;
 pub use self::resolve::Resolved;
-use crate::cast::{Rules, cast, cast_sequence};
 use crate::expect::{Expectations, Finding};
 use crate::plan::TablePlan;
+use crate::sequence::cast_sequence;
 use crate::spec::{OnBad, OnBadValue, OnNullKey, Preset};
 
 /// 0 for a file of the first load, 1 for a file of changes, where the producer has both.

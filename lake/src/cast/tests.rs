@@ -135,9 +135,26 @@ fn typed_values_must_survive_the_way_back() {
 }
 
 #[test]
-fn sequences_in_milliseconds_are_moments() {
-    let Cast { array, bad } =
-        cast_sequence(&text(&[Some("1714557600000"), Some("x")]), SequenceType::TimestampMillis, UTC);
-    assert_eq!(array.as_primitive::<TimestampMicrosecondType>().value(0), 1_714_557_600_000_000);
+fn a_double_is_the_digits_that_it_is_written_with() {
+    let doubles: ArrayRef = Arc::new(Float64Array::from(vec![1.1, 0.1, 19.99, -2.5, 1e22, 0.125, f64::NAN]));
+    let Cast { array, bad } = cast(&doubles, ColumnType::Decimal(38, 20), UTC);
+    let shown: Vec<String> = (0..5).map(|row| array.as_primitive::<Decimal128Type>().value_as_string(row)).collect();
+    assert_eq!(
+        shown[..4],
+        ["1.10000000000000000000", "0.10000000000000000000", "19.99000000000000000000", "-2.50000000000000000000"]
+    );
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [4, 6], "too large, and no number");
+    let Cast { array, bad } = cast(&doubles, ColumnType::Decimal(12, 2), UTC);
+    assert_eq!(array.as_primitive::<Decimal128Type>().value(2), 1999);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [4, 5, 6]);
+}
+
+#[test]
+fn a_decimal_becomes_a_double_only_with_all_its_digits() {
+    let values = vec![110, 900_719_925_474_099_301, -5, 0];
+    let decimals: ArrayRef = Arc::new(Decimal128Array::from(values).with_precision_and_scale(38, 2).expect("a type"));
+    let Cast { array, bad } = cast(&decimals, ColumnType::Double, UTC);
+    let doubles: Vec<_> = array.as_primitive::<arrow::datatypes::Float64Type>().iter().collect();
+    assert_eq!(doubles, [Some(1.1), None, Some(-0.05), Some(0.0)]);
     assert_eq!(bad.len(), 1);
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use super::{Cast, Rules, number, time};
+use crate::schema::ColumnType;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::{Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type};
-use lake::schema::ColumnType;
-
-use super::{Cast, Rules, number, time};
 
 pub(super) fn cast(column: &StringArray, kind: ColumnType, rules: Rules) -> Cast {
     match kind {
@@ -41,8 +40,8 @@ pub(super) fn cast(column: &StringArray, kind: ColumnType, rules: Rules) -> Cast
     }
 }
 
-/// Text into other text.
-pub(super) fn map_text(column: &StringArray, map: fn(&str) -> Result<String, String>) -> Cast {
+/// Text into other text, where `map` gives a sentence for what does not fit.
+pub fn map_text(column: &StringArray, map: fn(&str) -> Result<String, String>) -> Cast {
     let Parsed { values, bad } = parse(column, map);
     Cast { array: Arc::new(StringArray::from(values)), bad }
 }

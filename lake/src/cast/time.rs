@@ -61,8 +61,8 @@ pub(super) fn timestamp(text: &str, rules: Rules) -> Result<i64, String> {
     Ok(local.and_utc().timestamp_micros() - offset_seconds * 1_000_000)
 }
 
-/// Moments from whole numbers of `unit_micros` microseconds since the epoch.
-pub(super) fn from_epoch(numbers: &Cast, unit_micros: i64) -> Cast {
+/// Moments from whole numbers (a `bigint` column) of `unit_micros` microseconds since the epoch.
+pub fn from_epoch(numbers: &Cast, unit_micros: i64) -> Cast {
     let values = numbers.array.as_primitive::<Int64Type>();
     let mut bad = numbers.bad.clone();
     let moments = values.iter().enumerate().map(|(row, value)| {

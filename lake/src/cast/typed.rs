@@ -1,18 +1,25 @@
 //! A column of a typed source into another type: only where every value survives the way there and back.
 
-use arrow::array::{Array, ArrayRef, new_null_array};
+use std::sync::Arc;
+
+use super::{Cast, number};
+use crate::schema::{ColumnType, type_name};
+use arrow::array::types::{Decimal128Type, Float64Type};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, new_null_array};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
-use lake::schema::{ColumnType, type_name};
-
-use super::Cast;
 
 pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
     let wanted = kind.arrow();
     if column.data_type() == &DataType::Null {
         return Cast { array: new_null_array(&wanted, column.len()), bad: Vec::new() };
+    }
+    match (column.data_type(), kind) {
+        (DataType::Float64, ColumnType::Decimal(precision, scale)) => return to_decimal(column, precision, scale),
+        (DataType::Decimal128(_, scale), ColumnType::Double) if *scale >= 0 => return to_double(column),
+        _ => {}
     }
     let lenient = CastOptions { safe: true, ..CastOptions::default() };
     let there = cast_with_options(column, &wanted, &lenient);
@@ -28,6 +35,34 @@ pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
         .map(|row| (row, misfit(column, row, &wanted)))
         .collect();
     let array = if bad.is_empty() { there } else { without(&there, &bad) };
+    Cast { array, bad }
+}
+
+/// A double means the shortest digits that stand for it, not the binary fraction behind them: 1.1 is 1.1.
+fn to_decimal(column: &ArrayRef, precision: u8, scale: i8) -> Cast {
+    let kind = ColumnType::Decimal(precision, scale).arrow();
+    let values = column.as_primitive::<Float64Type>();
+    let there = values.iter().map(|value| number::decimal(&value?.to_string(), precision, scale).ok());
+    let there: ArrayRef = Arc::new(there.collect::<Decimal128Array>().with_data_type(kind.clone()));
+    named(column, there, &kind)
+}
+
+/// A decimal becomes the double whose shortest digits are its own, if there is one.
+fn to_double(column: &ArrayRef) -> Cast {
+    let values = column.as_primitive::<Decimal128Type>();
+    let (precision, scale) = (values.precision(), values.scale());
+    let double = |row: usize| {
+        let double = values.value_as_string(row).parse::<f64>().ok().filter(|_| values.is_valid(row))?;
+        (number::decimal(&double.to_string(), precision, scale) == Ok(values.value(row))).then_some(double)
+    };
+    let there: ArrayRef = Arc::new((0..values.len()).map(double).collect::<Float64Array>());
+    named(column, there, &DataType::Float64)
+}
+
+/// A cast whose misfits are the values that became null.
+fn named(column: &ArrayRef, array: ArrayRef, wanted: &DataType) -> Cast {
+    let lost = (0..column.len()).filter(|row| column.is_valid(*row) && array.is_null(*row));
+    let bad = lost.map(|row| (row, misfit(column, row, wanted))).collect();
     Cast { array, bad }
 }
 
