@@ -17,9 +17,10 @@ impl Layer for Bronze {
     const NAME: &'static str = "bronze";
     const ABOUT: &'static str = "Brings what has landed into bronze tables: every record of every file, once";
 
-    fn compile(document: &Document, _: &Header, problems: &mut Problems) -> Vec<SourcePlan> {
+    fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<SourcePlan> {
         let entries = document.section("bronze", problems);
-        entries.iter().filter_map(|entry| bronze::compile(entry, problems)).collect()
+        let plans = entries.iter().filter_map(|entry| bronze::compile(entry, problems));
+        plans.map(|plan| plan.in_zone(header.timezone)).collect()
     }
 
     fn table(plan: &SourcePlan) -> TableName {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use chrono_tz::Tz;
 use lake::TableName;
 use lake::columns;
+use lake::schema::{Column, TYPE_NAMES};
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 
-use crate::decode::{self, Compression, Dialect, ENCODING_NAMES, Encoding, Header, Packing, TextFormat};
+use crate::decode::{self, Compression, Dialect, ENCODING_NAMES, Encoding, Header, Packing, TextFormat, folded};
 use crate::discover::Filter;
+use crate::evolve::SchemaRules;
 use crate::spec::{self, BadRecords, Csv, OnOverwrite, Order, Source};
 
 /// A validated bronze source.
@@ -33,6 +36,8 @@ pub struct SourcePlan {
     pub max_files_per_batch: u64,
     /// Bytes in one batch at most.
     pub max_bytes_per_batch: u64,
+    /// What the source wants of the columns of its table.
+    pub schema: SchemaRules,
     /// What becomes of a record that cannot be read.
     pub bad_records: BadRecords,
 }
@@ -51,6 +56,13 @@ impl SourcePlan {
     pub fn source(&self) -> &str {
         &self.table.name
     }
+
+    /// The plan for a pipeline whose text timestamps without an offset are in this zone. Default UTC.
+    #[must_use]
+    pub fn in_zone(mut self, zone: Tz) -> Self {
+        self.schema.zone = zone;
+        self
+    }
 }
 
 /// Checks the options of a source. Returns a plan when they are sound; problems go to `problems`.
@@ -61,6 +73,7 @@ pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourceP
     let folder = check.folder();
     let filter = check.filter();
     let format = check.format();
+    let hints = check.hints();
     if raw.max_bytes_per_batch.as_bytes() == 0 {
         check.add("max_bytes_per_batch", "a batch cannot hold 0 bytes");
     }
@@ -75,6 +88,7 @@ pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourceP
         order: raw.order,
         max_files_per_batch: raw.max_files_per_batch,
         max_bytes_per_batch: raw.max_bytes_per_batch.as_bytes(),
+        schema: SchemaRules { mode: raw.schema_evolution_mode, hints, ..SchemaRules::default() },
         bad_records: raw.bad_records,
     })
 }
@@ -159,6 +173,33 @@ impl Check<'_> {
             self.problems.add(problem.did_you_mean(label, ENCODING_NAMES));
             Encoding::default()
         })
+    }
+
+    /// The columns of `schema_hints`, in their order.
+    fn hints(&mut self) -> Vec<Column> {
+        let (raw, place) = (&self.entry.raw.schema_hints, self.entry.path.key("schema_hints"));
+        let mut hints: Vec<Column> = Vec::new();
+        for (name, kind) in raw.iter() {
+            let place = place.key(name);
+            let problem = match kind.trim().to_ascii_lowercase().parse() {
+                _ if columns::is_technical(name) => {
+                    Problem::at(&place, format!("`{name}` is a technical column of every bronze table"))
+                }
+                _ if hints.iter().any(|hint| folded(&hint.name) == folded(name)) => {
+                    Problem::at(&place, format!("`{name}` is named twice"))
+                }
+                Ok(kind) => {
+                    hints.push(Column { name: name.to_owned(), kind, nullable: true });
+                    continue;
+                }
+                Err(message) => {
+                    let known = TYPE_NAMES.iter().map(|name| name.split('(').next().unwrap_or(name));
+                    Problem::at(&place, message).did_you_mean(kind, known)
+                }
+            };
+            self.problems.add(problem);
+        }
+        hints
     }
 
     fn dialect(&mut self) -> Dialect {
@@ -313,6 +354,9 @@ mod tests {
         assert!(matches!(plan.format, Format::Text(TextFormat::Json, packing) if packing == wanted));
         problem("{path: x, format: csv, encoding: windows1251x}", "did you mean `windows-1251`?");
         problem("{path: x, format: csv, encoding: windows1251x}", "no encoding of the WHATWG list");
+        problem("{path: x, format: csv, schema_hints: {a: bigin}}", "did you mean `bigint`?");
+        problem("{path: x, format: csv, schema_hints: {a: bigint, A: date}}", "`A` is named twice");
+        problem("{path: x, format: csv, schema_hints: {_row_number: bigint}}", "technical column");
         problem("{path: x, format: parquet, encoding: latin1}", "says nothing about files that are not text");
     }
 

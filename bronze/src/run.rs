@@ -1,5 +1,7 @@
 //! One run of a source: what is planned is finished, then what has landed is planned and appended, batch by batch.
 
+use std::collections::BTreeMap;
+
 use lake::accounting::Figures;
 use lake::events::Level;
 use lake::report::{FailedFile, TaskReport, TaskState};
@@ -10,6 +12,7 @@ use serde_json::json;
 
 use crate::append::{Executed, Target, Work, sorted};
 use crate::discover::{Discovery, FoundFile, discover};
+use crate::evolve::FileNote;
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
 use crate::spec::OnOverwrite;
@@ -28,6 +31,7 @@ const NAMED_MAX: usize = 5;
 pub async fn run(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContext) -> Result<TaskReport> {
     let work = Work { lake, landing, plan, ctx };
     let mut target = Target::open(lake, &plan.table).await?;
+    target.check(&plan.schema)?;
     let mut ledger = Ledger::open(lake, plan.source()).await?;
     let mut progress = Progress::new(plan, ctx);
     catch_up(work, &mut target, &mut ledger, &mut progress).await?;
@@ -157,11 +161,25 @@ impl<'a> Progress<'a> {
         if executed.had_columns && !executed.new_columns.is_empty() {
             self.notes.push(format!("new columns: {}", named(&executed.new_columns)));
         }
+        self.columns(&executed.column_notes);
         for (path, reason) in executed.failed {
             self.refuse(path, reason);
         }
         self.changed = true;
         self.figures = self.figures.and(figures);
+    }
+
+    /// Tells what was odd about the columns of files: each in an event, the same of several files in one note.
+    fn columns(&mut self, notes: &[(String, FileNote)]) {
+        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (path, note) in notes {
+            let kind = if note.is_rename() { "columns_renamed" } else { "columns_left_out" };
+            let details = json!({"path": path, "gone": note.gone, "new": note.new});
+            self.event(kind, Level::Warning, format!("{path}: {note}"), details);
+            told.entry(note.to_string()).or_default().push(path.clone());
+        }
+        self.notes
+            .extend(told.into_iter().take(NAMED_MAX).map(|(note, paths)| format!("{note}, in {}", named(&paths))));
     }
 
     fn refuse(&mut self, path: String, reason: String) {

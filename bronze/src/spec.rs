@@ -1,6 +1,6 @@
 //! The options of a bronze source, as the spec writes them.
 
-use lake::spec::{ByteSize, Duration};
+use lake::spec::{ByteSize, Duration, Map};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["path", "format"],
-    "x-not-yet" = ["partition_columns", "include_existing_files", "schema_hints", "clean_source"]
+    "x-not-yet" = ["partition_columns", "include_existing_files", "clean_source"]
 ))]
 pub struct Source {
     /// The folder below the landing root; `./` is all of it.
@@ -46,6 +46,8 @@ pub struct Source {
     pub max_bytes_per_batch: ByteSize,
     /// What becomes of columns that the table does not have.
     pub schema_evolution_mode: SchemaEvolutionMode,
+    /// Columns that are made in a type of the spec, `column: type`; what does not fit goes to `_rescued_data`.
+    pub schema_hints: Map<String>,
     /// What becomes of a record that cannot be read.
     pub bad_records: BadRecords,
     /// What becomes of a file that names two columns alike.
@@ -70,6 +72,7 @@ impl Default for Source {
             max_files_per_batch: 1000,
             max_bytes_per_batch: ByteSize::from_gib(10),
             schema_evolution_mode: SchemaEvolutionMode::default(),
+            schema_hints: Map::default(),
             bad_records: BadRecords::default(),
             duplicate_columns: DuplicateColumns::default(),
         }
@@ -187,11 +190,16 @@ pub enum Order {
 /// What becomes of columns that the table does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = ["rescue", "fail_on_new_columns", "none"]))]
 pub enum SchemaEvolutionMode {
     /// They join the table.
     #[default]
     AddNewColumns,
+    /// Their values go to `_rescued_data`.
+    Rescue,
+    /// Their file is refused.
+    FailOnNewColumns,
+    /// They are left out.
+    None,
 }
 
 /// What becomes of a record that cannot be read.

@@ -27,6 +27,7 @@ use lake::{Error, ErrorKind, Lake, Result, Root, fault};
 use self::pass::{Failure, Job, Pass};
 pub(crate) use self::target::Target;
 use crate::discover::FoundFile;
+use crate::evolve::FileNote;
 use crate::ledger::{Entry, Ledger};
 use crate::plan::SourcePlan;
 
@@ -51,6 +52,8 @@ pub(crate) struct Executed {
     pub(crate) failed: Vec<(String, String)>,
     /// Names of the columns that joined the table.
     pub(crate) new_columns: Vec<String>,
+    /// What is worth a note about the columns of files, by path.
+    pub(crate) column_notes: Vec<(String, FileNote)>,
     /// True when the table had data columns before.
     pub(crate) had_columns: bool,
     /// True when the batch is in the table by this run's hand.
@@ -137,7 +140,7 @@ impl Work<'_> {
     /// Commits a reading. `None` when the table moved so that the batch must be read again.
     async fn commit(&self, target: &mut Target, ledger: &Ledger, batch: i64, pass: Pass) -> Result<Option<Executed>> {
         let table = target.made().await?;
-        let Pass { written, quarantine, figures, schema, .. } = pass;
+        let Pass { written, quarantine, figures, schema, column_notes, .. } = pass;
         let before = table.schema().fields().len();
         let joined = schema.fields().iter().skip(before);
         let new_columns = joined.map(|field| field.name().clone()).collect();
@@ -166,7 +169,7 @@ impl Work<'_> {
                 let failure = |entry: &Entry| (entry.file.path.clone(), entry.reason.clone().unwrap_or_default());
                 let failed = ledger.failures(batch).map(failure).collect();
                 let had_columns = before > bronze_leading().len();
-                Ok(Some(Executed { figures, failed, new_columns, had_columns, ours: true }))
+                Ok(Some(Executed { figures, failed, new_columns, column_notes, had_columns, ours: true }))
             }
             Ok(Outcome::AlreadyApplied { .. }) => {
                 discard(table, &written.files).await;

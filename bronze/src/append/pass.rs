@@ -20,7 +20,7 @@ use super::open::{Fault, OpenFile};
 use super::rows::{Origin, table_rows};
 use crate::decode::{Chunk, Counts, refused};
 use crate::discover::FoundFile;
-use crate::evolve::Evolution;
+use crate::evolve::{Evolution, FileNote};
 use crate::ledger::Status;
 use crate::plan::{Format, SourcePlan};
 use crate::spec::BadRecords;
@@ -47,6 +47,8 @@ pub(super) struct Pass {
     pub(super) spoiled: bool,
     /// The columns of the table with those that joined.
     pub(super) schema: Arc<Schema>,
+    /// What is worth a note about the columns of files, by path.
+    pub(super) column_notes: Vec<(String, FileNote)>,
 }
 
 /// A file that could not be taken.
@@ -101,6 +103,7 @@ struct Reading {
     evolution: Evolution,
     figures: Figures,
     failures: Vec<Failure>,
+    column_notes: Vec<(String, FileNote)>,
     spoiled: bool,
 }
 
@@ -124,9 +127,10 @@ impl Reading {
             ingested_us: job.lake.clock().now_micros(),
             writer: TableWriter::new(&job.table),
             quarantine: QuarantineWriter::new(&job.lake, job.plan.source(), &job.ctx.run),
-            evolution: Evolution::of(&job.table.schema()),
+            evolution: Evolution::with_rules(&job.table.schema(), &job.plan.schema),
             figures: Figures::default(),
             failures: Vec::new(),
+            column_notes: Vec::new(),
             spoiled: false,
             job,
         }
@@ -158,36 +162,57 @@ impl Reading {
         let origin = Origin { batch: self.job.batch, file: decoding.file, ingested_us: self.ingested_us };
         let (mut held, mut passed) = (Vec::new(), Passed::default());
         let mut began = false;
+        let mut taken = Ok(());
+        self.evolution.begin_file();
         while let Some(chunk) = decoding.chunks.recv().await {
             self.job.ctx.stop.check()?;
             held.push(chunk);
             if began || held.len() > CHUNKS_HELD {
                 began = true;
-                self.pass_on(&mut held, &origin, &mut passed).await?;
+                taken = self.pass_on(&mut held, &origin, &mut passed).await;
+                if taken.is_err() {
+                    break;
+                }
             }
         }
-        let failed = match decoding.end.await {
-            Ok(Ok(counts)) => {
-                self.pass_on(&mut held, &origin, &mut passed).await?;
+        // A decoder whose rows are not wanted any more ends by itself.
+        drop(decoding.chunks);
+        let ended = match (taken, decoding.end.await) {
+            (Err(error), _) => Err(Fault::Failed(error)),
+            (Ok(()), Ok(Ok(counts))) => {
+                let rest = self.pass_on(&mut held, &origin, &mut passed).await;
+                rest.map(|()| counts).map_err(Fault::Failed)
+            }
+            (Ok(()), Ok(Err(fault))) => Err(fault),
+            (Ok(()), Err(error)) if error.is_panic() => {
+                Err(refused("the reader broke on the content of the file").into())
+            }
+            (Ok(()), Err(error)) => return Err(Error::internal("a decoder was ended").with_source(error)),
+        };
+        let (status, reason) = match ended {
+            Ok(counts) => {
+                let note = self.evolution.end_file();
+                self.column_notes.extend(note.map(|note| (origin.file.path.clone(), note)));
                 return self.account(&origin, counts, &passed);
             }
-            Ok(Err(Fault::Gone(reason))) => (Status::Gone, reason.to_owned()),
-            Ok(Err(Fault::Failed(error))) if error.kind() == ErrorKind::File => (Status::Failed, reason(&error)),
-            Ok(Err(Fault::Failed(error))) => return Err(error),
-            Err(error) if error.is_panic() => {
-                (Status::Failed, "the reader broke on the content of the file".to_owned())
-            }
-            Err(error) => return Err(Error::internal("a decoder was ended").with_source(error)),
+            Err(Fault::Gone(reason)) => (Status::Gone, reason.to_owned()),
+            Err(Fault::Failed(error)) if is_of_the_file(&error) => (Status::Failed, reason(&error)),
+            Err(Fault::Failed(error)) => return Err(error),
         };
-        self.spoiled |= began;
-        let (status, reason) = failed;
+        self.evolution.forget_file();
+        self.spoiled |= began || passed.rows + passed.rejects > 0;
         self.failures.push(Failure { file: origin.file, status, reason });
         Ok(())
     }
 
+    /// Passes chunks on to the table. Once the pass is spoiled, it only finds out whether they could be placed.
+    ///
+    /// # Errors
+    /// Of the file ([`is_of_the_file`]) when its rows cannot be placed, [`ErrorKind::Store`] when the store fails.
     async fn pass_on(&mut self, held: &mut Vec<Chunk>, origin: &Origin, passed: &mut Passed) -> Result<()> {
         for mut chunk in held.drain(..) {
             if self.spoiled {
+                table_rows(chunk, origin, &mut self.evolution)?;
                 continue;
             }
             let rejects = std::mem::take(&mut chunk.rejects);
@@ -200,9 +225,9 @@ impl Reading {
                 self.figures.dropped += rejects.len() as u64;
             }
             let rows = chunk.columns.num_rows() as u64;
-            passed.rows += rows;
             if rows > 0 {
                 let batch = table_rows(chunk, origin, &mut self.evolution)?;
+                passed.rows += rows;
                 self.writer.write(&batch).await?;
                 self.job.ctx.meter.add_rows(rows);
             }
@@ -246,6 +271,7 @@ impl Reading {
             figures: self.figures,
             failures: self.failures,
             spoiled: self.spoiled,
+            column_notes: self.column_notes,
             schema: Arc::new(Schema::new(fields)),
         })
     }
@@ -291,6 +317,12 @@ fn rejected(plan: &SourcePlan, origin: &Origin, reject: crate::decode::Reject) -
         value: None,
         record: Some(reject.raw),
     }
+}
+
+/// True for a failure that a file is the cause of, so that only this file is refused: also what the program did not
+/// expect of its content must not stop the others.
+fn is_of_the_file(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::File | ErrorKind::Data | ErrorKind::Internal)
 }
 
 /// The reason for a person: the error, and what to do about it.

@@ -7,6 +7,8 @@ use lake::columns::bronze_leading;
 use lake::table::Definition;
 use lake::{Lake, Result, Table, TableName};
 
+use crate::evolve::{SchemaRules, check_hints};
+
 /// The table of a source at the version that was read last.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -22,6 +24,14 @@ impl Target {
     /// As [`Lake::table`].
     pub(crate) async fn open(lake: &Lake, name: &TableName) -> Result<Self> {
         Ok(Self { lake: lake.clone(), name: name.clone(), table: lake.table(name).await? })
+    }
+
+    /// Makes sure that the table can be what its source wants of it.
+    ///
+    /// # Errors
+    /// As [`check_hints`].
+    pub(crate) fn check(&self, rules: &SchemaRules) -> Result<()> {
+        self.table.as_ref().map_or(Ok(()), |table| check_hints(&self.name, &table.schema(), rules))
     }
 
     /// Moves to the newest version.

@@ -50,7 +50,7 @@ impl Job {
 pub(super) fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<(TableName, Job)> {
     let mut jobs = Vec::new();
     for entry in document.section("bronze", problems) {
-        let plan = bronze::compile(&entry, problems);
+        let plan = bronze::compile(&entry, problems).map(|plan| plan.in_zone(header.timezone));
         jobs.extend(plan.map(|plan| (TableName::bronze(&entry.name), Job::Bronze(Box::new(plan)))));
     }
     let sources = document.names("bronze");
