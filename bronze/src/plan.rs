@@ -47,6 +47,8 @@ pub struct SourcePlan {
 pub enum Format {
     /// As text, after undoing compression and encoding.
     Text(TextFormat, Packing),
+    /// As Avro, after undoing the compression of the whole file.
+    Avro(decode::DuplicateColumns, Compression),
     /// As Parquet.
     Parquet(decode::DuplicateColumns),
 }
@@ -152,6 +154,7 @@ impl Check<'_> {
         match raw.format {
             spec::Format::Csv => Format::Text(TextFormat::Csv(self.dialect()), packing),
             spec::Format::Json => Format::Text(TextFormat::Json, packing),
+            spec::Format::Avro => Format::Avro(duplicates(raw.duplicate_columns), compression),
             spec::Format::Parquet => {
                 if raw.compression != spec::Compression::Auto {
                     self.add("compression", "`compression` says nothing about Parquet, which has its own inside");
@@ -367,7 +370,8 @@ mod tests {
         problem("{path: /x, format: csv}", "not below the landing root");
         problem("{path: x/*.csv, format: csv}", "globs belong into `include`");
         problem("{path: x, format: csv, include: ['a[']}", "`a[` is not a glob");
-        problem("{path: x, format: avro}", "`avro` is not supported yet");
+        problem("{path: x, format: orc}", "unknown value `orc`");
+        problem("{path: x, format: avro, encoding: latin1}", "says nothing about files that are not text");
         problem("{path: x, format: csv, clean_source: {mode: off}}", "`clean_source` is not supported yet");
         problem("{path: x, format: json, csv: {header: false}}", "says nothing about files of another format");
         problem("{path: x, format: csv, csv: {header: false}}", "the columns must be named");

@@ -82,7 +82,6 @@ impl Default for Source {
 /// What the files of a source are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = ["avro"]))]
 pub enum Format {
     /// Delimited text; every column is text.
     #[default]
@@ -91,6 +90,8 @@ pub enum Format {
     Json,
     /// Parquet; every column in the widest type of its kind.
     Parquet,
+    /// Avro object container files; every column in the widest type of its kind.
+    Avro,
 }
 
 /// How the files of a source are compressed.

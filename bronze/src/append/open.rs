@@ -11,7 +11,7 @@ use lake::{Context, Error, ErrorKind, Result, Root};
 use object_store::{Error as StoreError, GetOptions, GetResult, GetResultPayload, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 
-use crate::decode::{Decoder, ParquetDecoder, SourceFailure, refused, text_decoder};
+use crate::decode::{Decoder, ParquetDecoder, SourceFailure, avro_decoder, refused, text_decoder};
 use crate::discover::{FoundFile, modified_us};
 use crate::plan::Format;
 
@@ -92,6 +92,12 @@ impl OpenFile {
             }
             (Format::Text(format, compression), GetResultPayload::Stream(stream)) => {
                 text_decoder(format, *compression, StreamReader::new(stream, self.handle.clone()))
+            }
+            (Format::Avro(duplicates, compression), GetResultPayload::File(file, _)) => {
+                avro_decoder(*compression, *duplicates, file)
+            }
+            (Format::Avro(duplicates, compression), GetResultPayload::Stream(stream)) => {
+                avro_decoder(*compression, *duplicates, StreamReader::new(stream, self.handle.clone()))
             }
             (Format::Parquet(duplicates), GetResultPayload::File(file, _)) => {
                 Ok(Box::new(ParquetDecoder::local(file, *duplicates)?))

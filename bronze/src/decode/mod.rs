@@ -6,6 +6,7 @@
 //! which nothing of the file may be used. An error of kind [`Store`](lake::ErrorKind::Store) says nothing about the
 //! file; the read may be tried again.
 
+mod avro;
 mod bytes;
 mod csv;
 mod encoding;
@@ -35,6 +36,8 @@ pub const CHUNK_ROWS_MAX: usize = 8192;
 pub const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Columns of one file at most: keys that are really values (ids, dates) would otherwise make a column each.
 pub const COLUMNS_MAX: usize = 5_000;
+/// How deep values may be nested: programs that read the JSON text of a value follow it about as far.
+pub const NESTING_MAX: usize = 100;
 
 /// Some rows of a file.
 #[derive(Debug)]
@@ -122,9 +125,41 @@ pub fn text_decoder(
     })
 }
 
+/// A decoder for an Avro file, which may be compressed as a whole beside what it is inside.
+///
+/// # Errors
+/// [`ErrorKind::File`] when the file is not Avro or its columns are refused.
+pub fn avro_decoder(
+    compression: Compression,
+    duplicates: DuplicateColumns,
+    source: impl Read + Send + 'static,
+) -> Result<Box<dyn Decoder>> {
+    Ok(Box::new(avro::AvroDecoder::new(bytes::decompress(source, compression)?, duplicates)?))
+}
+
 /// The error that refuses a file.
 pub fn refused(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::File, reason)
+}
+
+/// A value that the widest type of its kind cannot hold.
+#[derive(Debug, PartialEq, Eq)]
+struct Unfit {
+    /// Its 0-based row in the batch.
+    row: usize,
+    /// The value as text.
+    text: String,
+}
+
+/// The values that did not fit their column, by row, as JSON objects.
+fn rescued_by_row<'u>(unfit: impl Iterator<Item = (&'u str, &'u Unfit)>, rows: usize) -> Option<Vec<Option<String>>> {
+    let mut objects: Vec<Option<serde_json::Map<String, serde_json::Value>>> = Vec::new();
+    for (name, Unfit { row, text }) in unfit {
+        objects.resize(rows, None);
+        objects[*row].get_or_insert_default().insert(name.to_owned(), serde_json::Value::from(text.as_str()));
+    }
+    let text = |object| serde_json::Value::Object(object).to_string();
+    (!objects.is_empty()).then(|| objects.into_iter().map(|object| object.map(text)).collect())
 }
 
 /// A batch of columns that may all be absent while there are rows.

@@ -21,9 +21,9 @@ use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
 use self::remote::RemoteFile;
-use self::widen::{Unfit, widen};
+use self::widen::widen;
 use super::names::column_names;
-use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, batch, refused};
+use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, batch, refused, rescued_by_row};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -88,7 +88,8 @@ impl Decoder for ParquetDecoder {
         }
         let row_numbers = (first..).take(rows).map(|record| i64::try_from(record).unwrap_or(i64::MAX)).collect();
         let columns = batch(fields, columns, rows)?;
-        Ok(Some(Chunk { columns, row_numbers, rescued: rescued(unfit, rows)?, rejects: Vec::new() }))
+        let rescued = rescued_by_row(unfit.iter().map(|(name, unfit)| (*name, unfit)), rows);
+        Ok(Some(Chunk { columns, row_numbers, rescued, rejects: Vec::new() }))
     }
 
     fn counts(&self) -> Counts {
@@ -120,19 +121,6 @@ fn with_wide_int96(metadata: &ArrowReaderMetadata) -> Result<ArrowReaderMetadata
 
 fn names(schema: &Schema, duplicates: DuplicateColumns) -> Result<Vec<String>> {
     column_names(schema.fields().iter().map(|field| field.name().clone()).collect(), duplicates)
-}
-
-/// The values that did not fit their column, by row, as JSON objects.
-fn rescued(unfit: Vec<(&str, Unfit)>, rows: usize) -> Result<Option<Vec<Option<String>>>> {
-    if unfit.is_empty() {
-        return Ok(None);
-    }
-    let mut objects: Vec<Option<serde_json::Map<String, serde_json::Value>>> = vec![None; rows];
-    for (name, Unfit { row, text }) in unfit {
-        objects[row].get_or_insert_default().insert(name.to_owned(), serde_json::Value::String(text));
-    }
-    let text = |object| serde_json::Value::Object(object).to_string();
-    Ok(Some(objects.into_iter().map(|object| object.map(text)).collect()))
 }
 
 /// Tells a failure of the store from a file that is broken.

@@ -15,7 +15,7 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use lake::Result;
 
-use super::super::refused;
+use super::super::{Unfit, refused};
 use super::json::json_text;
 
 /// A column in the widest type of its kind.
@@ -24,15 +24,6 @@ pub(super) struct Wide {
     pub(super) array: ArrayRef,
     /// The values that do not fit.
     pub(super) unfit: Vec<Unfit>,
-}
-
-/// A value that the widest type of its kind cannot hold.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unfit {
-    /// Its 0-based row in the batch.
-    pub(super) row: usize,
-    /// The value as text.
-    pub(super) text: String,
 }
 
 /// Makes a column as wide as its kind goes: integers 64 bit, floats double, decimals 38 digits of their scale, times
