@@ -8,7 +8,9 @@ use lake::columns;
 use lake::schema::{Column, TYPE_NAMES};
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 
-use crate::decode::{self, Compression, Dialect, ENCODING_NAMES, Encoding, Header, Packing, TextFormat, folded};
+use crate::decode::{
+    self, Compression, Dialect, ENCODING_NAMES, Encoding, Header, JsonOptions, Packing, TextFormat, folded,
+};
 use crate::discover::Filter;
 use crate::evolve::SchemaRules;
 use crate::spec::{self, BadRecords, Csv, OnOverwrite, Order, Source};
@@ -143,6 +145,9 @@ impl Check<'_> {
         if raw.csv.is_some() && raw.format != spec::Format::Csv {
             self.add("csv", "`csv` says nothing about files of another format");
         }
+        if raw.json.is_some() && raw.format != spec::Format::Json {
+            self.add("json", "`json` says nothing about files of another format");
+        }
         let compression = match raw.compression {
             spec::Compression::Auto => Compression::Auto,
             spec::Compression::None => Compression::None,
@@ -153,7 +158,10 @@ impl Check<'_> {
         let packing = Packing { compression, encoding: self.encoding() };
         match raw.format {
             spec::Format::Csv => Format::Text(TextFormat::Csv(self.dialect()), packing),
-            spec::Format::Json => Format::Text(TextFormat::Json, packing),
+            spec::Format::Json => {
+                let explicit_nulls = raw.json.as_ref().is_some_and(|json| json.explicit_nulls);
+                Format::Text(TextFormat::Json(JsonOptions { explicit_nulls }), packing)
+            }
             spec::Format::Avro => Format::Avro(duplicates(raw.duplicate_columns), compression),
             spec::Format::Parquet => {
                 if raw.compression != spec::Compression::Auto {
@@ -354,7 +362,7 @@ mod tests {
         let plan = compiled("{path: a, format: json, compression: zstd, encoding: Latin1}").expect("a plan");
         let encoding = Encoding::for_label("windows-1252").expect("a label");
         let wanted = Packing { compression: Compression::Zstd, encoding };
-        assert!(matches!(plan.format, Format::Text(TextFormat::Json, packing) if packing == wanted));
+        assert!(matches!(plan.format, Format::Text(TextFormat::Json(_), packing) if packing == wanted));
         problem("{path: x, format: csv, encoding: windows1251x}", "did you mean `windows-1251`?");
         problem("{path: x, format: csv, encoding: windows1251x}", "no encoding of the WHATWG list");
         problem("{path: x, format: csv, schema_hints: {a: bigin}}", "did you mean `bigint`?");
@@ -373,6 +381,7 @@ mod tests {
         problem("{path: x, format: orc}", "unknown value `orc`");
         problem("{path: x, format: avro, encoding: latin1}", "says nothing about files that are not text");
         problem("{path: x, format: csv, clean_source: {mode: off}}", "`clean_source` is not supported yet");
+        problem("{path: x, format: csv, json: {explicit_nulls: true}}", "says nothing about files of another format");
         problem("{path: x, format: json, csv: {header: false}}", "says nothing about files of another format");
         problem("{path: x, format: csv, csv: {header: false}}", "the columns must be named");
         problem("{path: x, format: csv, csv: {columns: [a]}}", "the header names the columns already");

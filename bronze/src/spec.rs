@@ -33,6 +33,8 @@ pub struct Source {
     pub encoding: Option<String>,
     /// How delimited text is written.
     pub csv: Option<Csv>,
+    /// What is kept of JSON beside its values.
+    pub json: Option<Json>,
     /// How long a file must stand unchanged before it is taken. Default `2s`.
     pub settle: Duration,
     /// What becomes of a path that comes back with other content.
@@ -66,6 +68,7 @@ impl Default for Source {
             compression: Compression::default(),
             encoding: None,
             csv: None,
+            json: None,
             settle: Duration::from_secs(2),
             on_overwrite: OnOverwrite::default(),
             order: Order::default(),
@@ -149,6 +152,15 @@ impl Default for Csv {
             empty_is_null: EmptyIsNull::default(),
         }
     }
+}
+
+/// What is kept of JSON beside its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Json {
+    /// Note in `_rescued_data` which keys were there with null, `{"status":null}`: without it an absent key and a null
+    /// are both null. Default false.
+    pub explicit_nulls: bool,
 }
 
 /// When an empty field is null.

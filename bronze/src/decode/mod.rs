@@ -26,6 +26,7 @@ pub use self::bytes::{Compression, SourceFailure};
 pub use self::csv::{Dialect, EmptyIsNull, Header};
 pub(crate) use self::encoding::ENCODING_NAMES;
 pub use self::encoding::Encoding;
+pub use self::json::JsonOptions;
 pub use self::names::DuplicateColumns;
 pub(crate) use self::names::folded;
 pub use self::parquet::{ParquetDecoder, reader_options};
@@ -90,7 +91,7 @@ pub enum TextFormat {
     /// Delimited text.
     Csv(Dialect),
     /// JSON values.
-    Json,
+    Json(JsonOptions),
 }
 
 /// How the text of a file is packed into its bytes.
@@ -121,7 +122,7 @@ pub fn text_decoder(
     let text = text::TextReader::new(bytes::decompress(source, compression)?, encoding);
     Ok(match format {
         TextFormat::Csv(dialect) => Box::new(csv::CsvDecoder::new(text, dialect.clone())),
-        TextFormat::Json => Box::new(json::JsonDecoder::new(text)),
+        TextFormat::Json(options) => Box::new(json::JsonDecoder::new(text, *options)),
     })
 }
 

@@ -89,7 +89,8 @@ fn json_that_was_written_by_the_rules_comes_back() {
         let tall = values.iter().map(|value| format!("{value:#}\n")).collect::<String>();
         let array = format!("{:#}", serde_json::Value::from(values));
         for text in [lines, tall, array] {
-            let (_, rows, rejects) = decode(&TextFormat::Json, text.as_bytes()).expect("a file");
+            let (_, rows, rejects) =
+                decode(&TextFormat::Json(JsonOptions::default()), text.as_bytes()).expect("a file");
             assert_eq!((&rows, rejects.len()), (&written, 0), "seed {seed}: {text}");
         }
     }
@@ -107,11 +108,15 @@ fn no_text_breaks_a_decoder() {
         comment: Some(b'#'),
         ..Dialect::default()
     };
-    let formats = [TextFormat::Csv(Dialect::default()), TextFormat::Csv(odd), TextFormat::Json];
+    let formats = [
+        TextFormat::Csv(Dialect::default()),
+        TextFormat::Csv(odd),
+        TextFormat::Json(JsonOptions { explicit_nulls: true }),
+    ];
     for seed in 0..20_000 {
         let dice = &mut Dice(seed);
         let format = &formats[dice.roll(3)];
-        let alphabet: &[&str] = if *format == TextFormat::Json { &json } else { &csv };
+        let alphabet: &[&str] = if matches!(format, TextFormat::Json(_)) { &json } else { &csv };
         let mut text = dice.text(alphabet, 24).into_bytes();
         if dice.roll(8) == 0 && !text.is_empty() {
             let place = dice.roll(text.len());

@@ -1,7 +1,8 @@
 //! Where the records of a JSON file begin and end.
 //!
 //! A file whose first character is `[` is an array of records; one whose first line is the start of an object that
-//! goes on in the next lines holds objects one after the other; every other file holds one record a line. In a file
+//! goes on in the next lines, or holds more than one, holds objects one after the other; every other file holds one
+//! record a line. In a file
 //! of lines a broken line is one bad record and nothing else; in the others the brackets say where a record ends.
 
 use memchr::{memchr, memchr2};
@@ -96,6 +97,9 @@ fn learn(text: &str, ended: bool) -> Option<Layout> {
     if first == b'[' {
         return Some(Layout::Values { in_array: false });
     }
+    if first == b'{' && is_followed_at_once(start) {
+        return Some(Layout::Values { in_array: false });
+    }
     let Some(length) = memchr(b'\n', start.as_bytes()) else {
         return ended.then_some(Layout::Lines);
     };
@@ -109,6 +113,13 @@ fn learn(text: &str, ended: bool) -> Option<Layout> {
         None | Some(b'{') => Some(Layout::Lines),
         Some(_) => Some(Layout::Values { in_array: false }),
     }
+}
+
+/// True when another object follows the first one before a line feed does.
+fn is_followed_at_once(text: &str) -> bool {
+    let Some(end) = nested_end(text.as_bytes(), 0) else { return false };
+    let rest = text[end..].trim_start_matches([' ', '\t', '\r']);
+    rest.starts_with('{') && !text[..end].contains('\n')
 }
 
 /// The value at byte `at`, and whether the text after it is inside the array of the file.

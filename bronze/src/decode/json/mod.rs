@@ -1,7 +1,8 @@
 //! JSON values: one object a line, an array of objects, or objects one after the other over several lines.
 //!
 //! Keys become columns of text when they first appear. Texts are decoded; numbers and booleans keep their characters;
-//! nested values stay the JSON text that they are in the file; null is null.
+//! nested values stay the JSON text that they are in the file; null is null. `NaN` and `Infinity`, which are no JSON,
+//! are taken as texts.
 
 mod columns;
 mod framing;
@@ -11,32 +12,37 @@ use lake::Result;
 
 use self::columns::Columns;
 use self::framing::{Frame, Framing};
-use self::record::Values;
+use self::record::{Fault, Values};
 use super::text::TextReader;
 use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, RECORD_BYTES_MAX, Reject, refused};
 
 /// Rejected records in one chunk at most.
 const CHUNK_REJECTS_MAX: usize = 1024;
 
+/// How a source wants its JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JsonOptions {
+    /// Note in the rescued data which keys were there with null. Without it an absent key and a null are the same.
+    pub explicit_nulls: bool,
+}
+
 /// Decodes one file of JSON.
 pub(super) struct JsonDecoder {
     text: TextReader,
     framing: Framing,
     columns: Columns,
-    row_numbers: Vec<i64>,
-    rescued: Vec<(usize, String)>,
+    rows: Rows,
     rejects: Vec<Reject>,
     counts: Counts,
 }
 
 impl JsonDecoder {
-    pub(super) fn new(text: TextReader) -> Self {
+    pub(super) fn new(text: TextReader, options: JsonOptions) -> Self {
         Self {
             text,
             framing: Framing::default(),
             columns: Columns::default(),
-            row_numbers: Vec::new(),
-            rescued: Vec::new(),
+            rows: Rows { explicit_nulls: options.explicit_nulls, ..Rows::default() },
             rejects: Vec::new(),
             counts: Counts::default(),
         }
@@ -47,7 +53,7 @@ impl JsonDecoder {
         let (text, ended) = (self.text.text(), self.text.ended());
         let mut values = Values::default();
         let mut at = 0;
-        while self.row_numbers.len() < CHUNK_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
+        while self.rows.row_numbers.len() < CHUNK_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
             match self.framing.next(text, at, ended) {
                 Frame::Incomplete | Frame::End => break,
                 Frame::Cut => {
@@ -63,23 +69,8 @@ impl JsonDecoder {
                 Frame::Record { start, end, next } => {
                     self.counts.records += 1;
                     let row_number = i64::try_from(self.counts.records).unwrap_or(i64::MAX);
-                    let raw = &text[start..end];
-                    match values.read(raw, &mut self.columns) {
-                        Ok(()) => {
-                            let row = self.row_numbers.len();
-                            self.columns.push(&values, row);
-                            self.rescued.extend(values.unnamed().map(|text| (row, text)));
-                            self.row_numbers.push(row_number);
-                        }
-                        Err(fault) => {
-                            if let Some(refusal) = self.columns.take_refusal() {
-                                let place = format!("record {row_number}: {refusal}");
-                                return Err(refusal.context(place));
-                            }
-                            let reason = fault.reason(self.framing.line());
-                            self.rejects.push(Reject { row_number, raw: raw.to_owned(), reason });
-                        }
-                    }
+                    let record = Record { raw: &text[start..end], row_number, line: self.framing.line() };
+                    self.rejects.extend(record.read(&mut values, &mut self.columns, &mut self.rows)?);
                     at = next;
                 }
             }
@@ -88,16 +79,16 @@ impl JsonDecoder {
     }
 
     fn chunk(&mut self) -> Result<Chunk> {
-        let rows = self.row_numbers.len();
+        let rows = self.rows.row_numbers.len();
         let columns = self.columns.batch(rows)?;
-        let rescued = (!self.rescued.is_empty()).then(|| {
+        let rescued = (!self.rows.rescued.is_empty()).then(|| {
             let mut all = vec![None; rows];
-            for (row, text) in self.rescued.drain(..) {
+            for (row, text) in self.rows.rescued.drain(..) {
                 all[row] = Some(text);
             }
             all
         });
-        let (row_numbers, rejects) = (std::mem::take(&mut self.row_numbers), std::mem::take(&mut self.rejects));
+        let (row_numbers, rejects) = (std::mem::take(&mut self.rows.row_numbers), std::mem::take(&mut self.rejects));
         Ok(Chunk { columns, row_numbers, rescued, rejects })
     }
 }
@@ -107,7 +98,7 @@ impl Decoder for JsonDecoder {
         loop {
             let scanned = self.scan()?;
             self.text.consume(scanned);
-            if !self.row_numbers.is_empty() || !self.rejects.is_empty() {
+            if !self.rows.row_numbers.is_empty() || !self.rejects.is_empty() {
                 return self.chunk().map(Some);
             }
             if self.text.ended() {
@@ -124,6 +115,64 @@ impl Decoder for JsonDecoder {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+}
+
+/// The rows that are not yet in a chunk, beside their values in the columns.
+#[derive(Default)]
+struct Rows {
+    row_numbers: Vec<i64>,
+    /// JSON text of what the columns do not say, by row.
+    rescued: Vec<(usize, String)>,
+    explicit_nulls: bool,
+}
+
+impl Rows {
+    fn push(&mut self, values: &Values<'_>, columns: &mut Columns, row_number: i64) {
+        let row = self.row_numbers.len();
+        let rescued = values.rescued(columns, self.explicit_nulls);
+        self.rescued.extend(rescued.map(|text| (row, text)));
+        columns.push(values, row);
+        self.row_numbers.push(row_number);
+    }
+}
+
+/// A record as it stands in the file.
+struct Record<'t> {
+    raw: &'t str,
+    row_number: i64,
+    line: Option<u64>,
+}
+
+impl<'t> Record<'t> {
+    /// Makes a row of the record, or rejects it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::File`](lake::ErrorKind::File) when the record refuses its file.
+    fn read(&self, values: &mut Values<'t>, columns: &mut Columns, rows: &mut Rows) -> Result<Option<Reject>> {
+        let fault = match values.read(self.raw, columns) {
+            Ok(()) => {
+                rows.push(values, columns, self.row_number);
+                return Ok(None);
+            }
+            Err(fault) => fault,
+        };
+        if let Some(refusal) = columns.take_refusal() {
+            let place = format!("record {}: {refusal}", self.row_number);
+            return Err(refusal.context(place));
+        }
+        let reason = fault.reason(self.line);
+        if matches!(fault, Fault::Deep { .. }) {
+            return Err(refused(format!("record {}: {reason}", self.row_number)));
+        }
+        if let Some(mended) = record::with_quoted_words(self.raw) {
+            let mut values = Values::default();
+            if values.read(&mended, columns).is_ok() {
+                rows.push(&values, columns, self.row_number);
+                return Ok(None);
+            }
+        }
+        Ok(Some(Reject { row_number: self.row_number, raw: self.raw.to_owned(), reason }))
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::super::NESTING_MAX;
 use super::columns::{Columns, Key};
 
 /// The values of one object. Reused from one to the next.
@@ -25,6 +26,8 @@ pub(super) enum Fault {
     NotAnObject(&'static str),
     /// A text holds an escape that is no character.
     Text { key: String, error: serde_json::Error },
+    /// A value is nested deeper than [`NESTING_MAX`]; this refuses the file.
+    Deep { key: String },
 }
 
 impl<'t> Values<'t> {
@@ -43,9 +46,15 @@ impl<'t> Values<'t> {
         self.decoded.iter().map(|(column, value)| (*column, value.as_deref()))
     }
 
-    /// The value of the key without a name, as JSON text for the rescued data.
-    pub(super) fn unnamed(&self) -> Option<String> {
-        self.unnamed.map(|raw| format!("{{\"\":{raw}}}"))
+    /// What the columns do not say, as JSON text for the rescued data: the value of the key without a name, and, when
+    /// `nulls` are wanted, which keys were there with null.
+    pub(super) fn rescued(&self, columns: &Columns, nulls: bool) -> Option<String> {
+        let unnamed = self.unnamed.map(|raw| format!("\"\":{raw}"));
+        let null = |(column, value): &(usize, Option<Cow<'_, str>>)| {
+            (nulls && value.is_none()).then(|| format!("{}:null", serde_json::Value::from(columns.name(*column))))
+        };
+        let members: Vec<String> = unnamed.into_iter().chain(self.decoded.iter().filter_map(null)).collect();
+        (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
     }
 
     fn parse(&mut self, text: &'t str, columns: &mut Columns) -> Result<(), Fault> {
@@ -59,6 +68,9 @@ impl<'t> Values<'t> {
         let mut json = serde_json::Deserializer::from_str(text);
         Object { values: self, columns }.deserialize(&mut json).and_then(|()| json.end()).map_err(Fault::Json)?;
         for (column, raw) in &self.raw {
+            if is_deep(raw) {
+                return Err(Fault::Deep { key: columns.name(*column).to_owned() });
+            }
             let value = decode(raw).map_err(|error| Fault::Text { key: columns.name(*column).to_owned(), error })?;
             self.decoded.push((*column, value));
         }
@@ -75,6 +87,9 @@ impl Fault {
             Self::NotAnObject(kind) => format!("{place}the record is {kind}, not an object"),
             Self::Text { key, error } => {
                 format!("{place}the text of `{key}` cannot be read: {}", described(error, true))
+            }
+            Self::Deep { key } => {
+                format!("{place}the value of `{key}` is nested deeper than {NESTING_MAX} levels, the limit")
             }
         }
     }
@@ -99,6 +114,55 @@ fn other_kind(text: &str) -> Option<&'static str> {
         b'-' | b'0'..=b'9' if serde_json::from_str::<&RawValue>(text).is_ok() => Some("a number"),
         _ => None,
     }
+}
+
+/// True for a value that is nested too deep. Brackets in texts are only told apart when there are many.
+fn is_deep(raw: &str) -> bool {
+    if !raw.starts_with(['{', '[']) || memchr::memchr2_iter(b'{', b'[', raw.as_bytes()).count() <= NESTING_MAX {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in raw.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => depth += 1,
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > NESTING_MAX {
+            return true;
+        }
+    }
+    false
+}
+
+/// The record with `NaN`, `Infinity` and `-Infinity`, which are no JSON and which some programs write all the same, as
+/// texts; `None` when it has none of them.
+pub(super) fn with_quoted_words(record: &str) -> Option<String> {
+    const WORDS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+    let mut fixed = String::new();
+    let (mut from, mut at, mut in_text) = (0, 0, false);
+    let bytes = record.as_bytes();
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if in_text => at += 1,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'N' | b'I' | b'-' => {
+                if let Some(word) = WORDS.into_iter().find(|word| record[at..].starts_with(word)) {
+                    fixed.push_str(&record[from..at]);
+                    fixed.extend(["\"", word, "\""]);
+                    from = at + word.len();
+                    at = from - 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    (from > 0).then(|| fixed + &record[from..])
 }
 
 /// A text as it reads, everything else as it is written, null as none.

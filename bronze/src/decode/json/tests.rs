@@ -20,7 +20,11 @@ struct File {
 }
 
 fn try_decode(text: &[u8]) -> Result<File> {
-    let mut decoder = text_decoder(&TextFormat::Json, Compression::Auto, Cursor::new(text.to_vec()))?;
+    try_decode_as(JsonOptions::default(), text)
+}
+
+fn try_decode_as(options: JsonOptions, text: &[u8]) -> Result<File> {
+    let mut decoder = text_decoder(&TextFormat::Json(options), Compression::Auto, Cursor::new(text.to_vec()))?;
     let mut file = File::default();
     while let Some(chunk) = decoder.next_chunk()? {
         file.names = chunk.columns.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -161,4 +165,54 @@ fn a_record_beyond_the_limit_refuses_the_file() {
     let text = format!("{{\"a\":1}}\n{{\"a\":\"{}", "x".repeat(RECORD_BYTES_MAX + 1_100_000));
     let error = try_decode(text.as_bytes()).expect_err("too large");
     assert_eq!(error.to_string(), "record 2 (byte 8) is larger than 16 MiB");
+}
+
+#[test]
+fn words_that_are_no_json_numbers_are_texts() {
+    let file =
+        decode("{\"a\":NaN,\"b\":-Infinity,\"c\":\"NaN, \\\"NaN\"}\n{\"a\":{\"x\":[Infinity,1.10]}}\n{\"a\":Nope}\n");
+    assert_eq!(file.rows, ["a=NaN b=-Infinity c=NaN, \"NaN", "a={\"x\":[\"Infinity\",1.10]}"]);
+    assert_eq!(file.rejects.len(), 1);
+}
+
+#[test]
+fn an_explicit_null_is_noted_when_it_is_wanted() {
+    let text = b"{\"a\":1,\"b\":null,\"\":2}\n{\"a\":null}\n{\"b\":1,\"c\":{\"d\":null}}\n";
+    let file = try_decode_as(JsonOptions { explicit_nulls: true }, text).expect("a file");
+    assert_eq!(file.rescued, [Some("{\"\":2,\"b\":null}".to_owned()), Some("{\"a\":null}".to_owned()), None]);
+    assert_eq!(try_decode(text).expect("a file").rescued, [Some("{\"\":2}".to_owned()), None, None]);
+}
+
+#[test]
+fn values_nested_beyond_the_limit_refuse_the_file() {
+    let nested = |depth: usize| format!("{{\"a\":1}}\n{{\"a\":{}{}}}\n", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(decode(&nested(100)).rows.len(), 2);
+    let error = try_decode(nested(101).as_bytes()).expect_err("too deep");
+    assert_eq!(error.to_string(), "record 2: line 2: the value of `a` is nested deeper than 100 levels, the limit");
+    assert_eq!(error.kind(), lake::ErrorKind::File);
+    let brackets = format!("{{\"a\":[\"{}\"]}}", "[\\\"".repeat(500));
+    assert_eq!(decode(&brackets).rows.len(), 1, "brackets in a text are text");
+    assert!(try_decode(format!("{{\"a\":{}", "[".repeat(100_000)).as_bytes()).is_ok(), "broken, and no crash");
+}
+
+#[test]
+fn objects_one_after_the_other_on_a_line_are_records() {
+    let lines = decode("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
+    for text in ["{\"a\":1}{\"a\":2} {\"a\":3}", "{\"a\":1} {\"a\":2}\n{\"a\":3}\n", "{\"a\":1}\r{\"a\":2}\r{\"a\":3}"]
+    {
+        assert_eq!(decode(text), lines, "{text:?}");
+    }
+    let long: String = (0..300_000)
+        .map(|id| format!("{{\"id\":{id},\"note\":\"0123456789012345678901234567890123456789\"}}"))
+        .collect();
+    assert!(long.len() > RECORD_BYTES_MAX);
+    assert_eq!(decode(&long).rows.len(), 300_000);
+}
+
+#[test]
+fn nothing_of_a_number_is_lost() {
+    let digits = "0.123456789012345678901234567890";
+    let file =
+        decode(&format!("{{\"u\":18446744073709551616,\"d\":{digits},\"e\":-1.50E+400,\"o\":{{\"d\":{digits}}}}}"));
+    assert_eq!(file.rows, [format!("u=18446744073709551616 d={digits} e=-1.50E+400 o={{\"d\":{digits}}}")]);
 }
