@@ -18,7 +18,7 @@ use lake::{Error, ErrorKind, Result, TableName, columns};
 
 use self::fit::{fit, rescue};
 pub use self::notes::FileNote;
-use crate::decode::{folded, refused};
+use crate::decode::{COLUMNS_MAX, folded, refused};
 use crate::spec::SchemaEvolutionMode;
 
 /// What a source wants of the columns of its table.
@@ -152,6 +152,9 @@ impl Evolution {
         if !self.file.new.iter().any(|name| name == field.name()) {
             self.file.new.push(field.name().clone());
         }
+        if !self.closed && self.fields.len() >= COLUMNS_MAX {
+            return Err(too_many(field.name()));
+        }
         if !self.closed {
             return Ok(Some(self.add(Arc::new(Field::new(field.name(), field.data_type().clone(), true)))));
         }
@@ -191,6 +194,11 @@ pub fn check_hints(table: &TableName, schema: &Schema, rules: &SchemaRules) -> R
         }
     }
     Ok(())
+}
+
+fn too_many(name: &str) -> Error {
+    refused(format!("with the column `{name}` the table would have more than {COLUMNS_MAX} columns"))
+        .hint("keys that are really values (ids, dates) belong inside a nested object; `schema_evolution_mode: rescue` adds no columns")
 }
 
 fn not_in_the_table(name: &str) -> Error {

@@ -224,3 +224,12 @@ fn a_refused_file_leaves_no_columns() {
     let placed = evolution.place(&batch(vec![("id", texts(&[Some("1")]))]), &mut None).expect("columns");
     assert_eq!(placed.len(), 1);
 }
+
+#[test]
+fn a_table_has_so_many_columns_at_most() {
+    let many: Vec<Field> =
+        (0..COLUMNS_MAX).map(|index| Field::new(format!("c{index}"), DataType::Utf8, true)).collect();
+    let mut evolution = Evolution::of(&Schema::new(many));
+    let error = evolution.place(&batch(vec![("more", texts(&[None]))]), &mut None).expect_err("too many");
+    assert_eq!(error.to_string(), "with the column `more` the table would have more than 5000 columns");
+}

@@ -18,12 +18,16 @@ use parquet::arrow::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Type as PhysicalType;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use tokio::runtime::Handle;
 
 use self::remote::RemoteFile;
 use self::widen::widen;
 use super::names::column_names;
-use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, batch, refused, rescued_by_row};
+use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, NESTING_MAX, batch, refused, rescued_by_row};
+
+/// Bytes of one chunk, as far as the file says how large its rows are.
+const CHUNK_BYTES: i64 = 64 * 1024 * 1024;
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -43,8 +47,9 @@ impl ParquetDecoder {
         let metadata = ArrowReaderMetadata::load(&file, reader_options()).map_err(explain)?;
         let metadata = with_wide_int96(&metadata)?;
         let names = names(metadata.schema(), duplicates)?;
+        let rows = rows_at_once(&metadata);
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
-        let reader = builder.with_batch_size(CHUNK_ROWS_MAX).build().map_err(explain)?;
+        let reader = builder.with_batch_size(rows).build().map_err(explain)?;
         let batches = reader.map(|batch| batch.map_err(explain_arrow));
         Ok(Self { batches: Box::new(batches), names, counts: Counts::default() })
     }
@@ -66,8 +71,9 @@ impl ParquetDecoder {
             handle.block_on(ArrowReaderMetadata::load_async(&mut reader, reader_options())).map_err(explain)?;
         let metadata = with_wide_int96(&metadata)?;
         let names = names(metadata.schema(), duplicates)?;
+        let rows = rows_at_once(&metadata);
         let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(reader, metadata);
-        let mut stream = builder.with_batch_size(CHUNK_ROWS_MAX).build().map_err(explain)?;
+        let mut stream = builder.with_batch_size(rows).build().map_err(explain)?;
         let batches = std::iter::from_fn(move || handle.block_on(stream.next()).map(|batch| batch.map_err(explain)));
         Ok(Self { batches: Box::new(batches), names, counts: Counts::default() })
     }
@@ -119,7 +125,31 @@ fn with_wide_int96(metadata: &ArrowReaderMetadata) -> Result<ArrowReaderMetadata
     ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), reader_options().with_schema(schema)).map_err(explain)
 }
 
+/// Rows of one chunk: fewer where they are large.
+fn rows_at_once(metadata: &ArrowReaderMetadata) -> usize {
+    let bytes = |group: &RowGroupMetaData| group.total_byte_size() / group.num_rows().max(1);
+    let row = metadata.metadata().row_groups().iter().map(bytes).max().unwrap_or(0).max(1);
+    usize::try_from(CHUNK_BYTES / row).unwrap_or(1).clamp(1, CHUNK_ROWS_MAX)
+}
+
+/// How deep a type is nested.
+fn depth(kind: &DataType) -> usize {
+    match kind {
+        DataType::Struct(fields) => 1 + fields.iter().map(|field| depth(field.data_type())).max().unwrap_or(0),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            1 + depth(item.data_type())
+        }
+        // The entries of a map are a struct, which is no level of its own.
+        DataType::Map(entries, _) => depth(entries.data_type()),
+        _ => 0,
+    }
+}
+
 fn names(schema: &Schema, duplicates: DuplicateColumns) -> Result<Vec<String>> {
+    if let Some(field) = schema.fields().iter().find(|field| depth(field.data_type()) > NESTING_MAX) {
+        let name = field.name();
+        return Err(refused(format!("the column `{name}` is nested deeper than {NESTING_MAX} levels, the limit")));
+    }
     column_names(schema.fields().iter().map(|field| field.name().clone()).collect(), duplicates)
 }
 

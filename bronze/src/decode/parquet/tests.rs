@@ -199,3 +199,23 @@ fn a_broken_file_is_refused() {
     whole.set_len(whole.metadata().expect("a size").len() - 5).expect("cut");
     assert_eq!(read(whole).expect_err("cut").kind(), ErrorKind::File);
 }
+
+#[test]
+fn large_rows_come_in_small_chunks() {
+    let rows_of = |length: usize| {
+        let texts: Vec<String> = ["a", "b"].map(|text| text.repeat(length)).to_vec();
+        let file = write(vec![("c", Arc::new(StringArray::from(texts)))]);
+        rows_at_once(&ArrowReaderMetadata::load(&file, reader_options()).expect("a footer"))
+    };
+    assert_eq!(rows_of(10), CHUNK_ROWS_MAX);
+    assert!((1..=64).contains(&rows_of(1024 * 1024)), "{}", rows_of(1024 * 1024));
+}
+
+#[test]
+fn a_column_nested_beyond_the_limit_is_refused() {
+    let nested = |levels: usize| (0..levels).fold(DataType::Int64, |kind, _| DataType::new_list(kind, true));
+    let schema = |levels| Schema::new(vec![Field::new("c", nested(levels), true)]);
+    assert!(names(&schema(100), DuplicateColumns::Fail).is_ok());
+    let error = names(&schema(101), DuplicateColumns::Fail).expect_err("too deep").to_string();
+    assert_eq!(error, "the column `c` is nested deeper than 100 levels, the limit");
+}
