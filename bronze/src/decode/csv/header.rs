@@ -5,7 +5,7 @@ use lake::Result;
 use super::super::names::column_names;
 use super::super::refused;
 use super::dialect::{Dialect, Header};
-use super::tokenizer::Tokenizer;
+use super::tokenizer::{Kind, Tokenizer};
 
 /// The name of the operation that change files have in front of their columns.
 const OPERATION: &str = "Op";
@@ -26,14 +26,17 @@ impl Columns {
             Header::Present => {
                 let names = tokenizer.fields().iter().map(|field| field.text(text, dialect).into_owned());
                 let names: Vec<String> = names.collect();
-                if let Some(name) = names.iter().find(|name| name.contains('\r')) {
-                    let first = name.split('\r').next().unwrap_or_default();
-                    let reason = format!("a carriage return follows the column name `{first}` and no line feed");
-                    return Err(refused(reason).hint("write line ends as LF or CRLF"));
+                if let Some(first) = before_carriage_return(tokenizer, text) {
+                    return Err(only_carriage_returns(&format!("the column name `{first}`")));
                 }
                 (names, true)
             }
             Header::Given { columns, leading_op } => {
+                // A record that a line feed ends may hold such a character as any other.
+                let is_all = tokenizer.fields().last().is_none_or(|last| !text[last.end as usize..].contains('\n'));
+                if let Some(first) = before_carriage_return(tokenizer, text).filter(|_| is_all) {
+                    return Err(only_carriage_returns(&format!("the field `{first}` of the first record")));
+                }
                 let with_op = *leading_op && tokenizer.fields().len() > columns.len();
                 let op = with_op.then(|| OPERATION.to_owned());
                 (op.into_iter().chain(columns.iter().cloned()).collect(), false)
@@ -56,4 +59,14 @@ impl Columns {
     pub(super) fn is_header(&self) -> bool {
         self.is_header
     }
+}
+
+/// What stands before a carriage return in a field without quotes, where line ends were taken off already.
+fn before_carriage_return<'t>(tokenizer: &Tokenizer, text: &'t str) -> Option<&'t str> {
+    let bare = tokenizer.fields().iter().filter(|field| field.kind == Kind::Bare);
+    bare.map(|field| field.slice(text)).find_map(|field| field.split_once('\r')).map(|(before, _)| before)
+}
+
+fn only_carriage_returns(place: &str) -> lake::Error {
+    refused(format!("a carriage return follows {place} and no line feed")).hint("write line ends as LF or CRLF")
 }

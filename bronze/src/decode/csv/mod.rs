@@ -91,7 +91,8 @@ impl CsvDecoder {
         let limit = RECORD_BYTES_MAX / (1024 * 1024);
         let reason = match self.tokenizer.record(self.text.text(), 0, true) {
             Scan::Malformed { reason: Malformed::Unclosed { field, at, .. }, .. } => format!(
-                "record {record} is larger than {limit} MiB: the quote that opens its field {field} ({noun} {}) is not closed",
+                "record {record} is larger than {limit} MiB: its field {field} is so large, or the quote that opens it ({noun} \
+                 {}) is never closed",
                 self.text.position_of(at)
             ),
             _ => format!("record {record} ({noun} {}) is larger than {limit} MiB", self.text.position_of(0)),

@@ -199,6 +199,26 @@ fn columns_that_cannot_be_told_apart_refuse_the_file() {
 }
 
 #[test]
+fn line_ends_that_are_only_carriage_returns_refuse_the_file() {
+    assert_eq!(refusal("a,b\r1,2\r"), "a carriage return follows the column name `b` and no line feed");
+    let header = Header::Given { columns: vec!["a".into(), "b".into()], leading_op: false };
+    let dialect = Dialect { header, ..Dialect::default() };
+    let error = try_decode(&dialect, b"1,x\r2,y\r").expect_err("refused").to_string();
+    assert_eq!(error, "a carriage return follows the field `x` of the first record and no line feed");
+    assert_eq!(shown(&decode_as(&dialect, "1,x\ry\n2,\"z\rw\"\n")), ["1|x\ry", "2|z\rw"]);
+    assert_eq!(decode("id,\"Order\r\nID\"\n1,2\n").names, ["id", "Order\r\nID"]);
+}
+
+#[test]
+fn nul_characters_stay_in_values_and_refuse_names() {
+    assert_eq!(shown(&decode("a,b\n1,x\0y\n")), ["1|x\0y"]);
+    let wide: Vec<u8> = "a,b\n1,2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let error = try_decode(&Dialect::default(), &wide).expect_err("UTF-16 without its mark");
+    assert!(error.to_string().contains("NUL"), "{error}");
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("utf-16le")), "{error:?}");
+}
+
+#[test]
 fn a_broken_header_or_a_wrong_encoding_refuses_the_file() {
     assert!(refusal("a,\"b\n1,2\n").starts_with("the header cannot be read"));
     let error = try_decode(&Dialect::default(), b"a,b\n1,caf\xe9\n").expect_err("latin-1");
@@ -209,7 +229,10 @@ fn a_broken_header_or_a_wrong_encoding_refuses_the_file() {
 fn a_record_beyond_the_limit_refuses_the_file_and_names_the_quote() {
     let text = format!("a,b\n1,2\n3,\"{}", "x\n".repeat(RECORD_BYTES_MAX / 2 + 1_000_000));
     let reason = refusal(&text);
-    assert_eq!(reason, "record 2 is larger than 16 MiB: the quote that opens its field 2 (byte 10) is not closed");
+    let wanted =
+        "record 2 is larger than 16 MiB: its field 2 is so large, or the quote that opens it (byte 10) is never closed";
+    assert_eq!(reason, wanted);
+    assert_eq!(refusal(&(text + "\",4\n5,6\n")), wanted, "a field that large");
 }
 
 #[test]
