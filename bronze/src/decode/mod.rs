@@ -171,4 +171,6 @@ fn batch(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<Reco
 }
 
 #[cfg(test)]
+mod random_damage_tests;
+#[cfg(test)]
 mod random_tests;

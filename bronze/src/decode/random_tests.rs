@@ -7,24 +7,33 @@ use arrow::array::{Array, AsArray};
 use super::*;
 
 /// A small generator of random numbers; the same seed gives the same test.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
     }
 
-    fn text(&mut self, alphabet: &[&str], length_max: usize) -> String {
+    pub(super) fn text(&mut self, alphabet: &[&str], length_max: usize) -> String {
         (0..self.roll(length_max + 1)).map(|_| alphabet[self.roll(alphabet.len())]).collect()
     }
 }
 
-type Rows = Vec<Vec<Option<String>>>;
+pub(super) type Rows = Vec<Vec<Option<String>>>;
 
 /// Names and rows; panics when a record is not accounted for.
 fn decode(format: &TextFormat, text: &[u8]) -> Result<(Vec<String>, Rows, Vec<Reject>)> {
-    let mut decoder = text_decoder(format, Compression::Auto, Cursor::new(text.to_vec()))?;
+    decode_packed(format, Packing::default(), text)
+}
+
+/// As [`decode`], of a file that is packed in some way.
+pub(super) fn decode_packed(
+    format: &TextFormat,
+    packing: Packing,
+    text: &[u8],
+) -> Result<(Vec<String>, Rows, Vec<Reject>)> {
+    let mut decoder = text_decoder(format, packing, Cursor::new(text.to_vec()))?;
     let (mut names, mut rows, mut rejects) = (Vec::new(), Rows::new(), Vec::new());
     while let Some(chunk) = decoder.next_chunk()? {
         assert_eq!(chunk.columns.num_rows(), chunk.row_numbers.len());

@@ -142,4 +142,4 @@ impl Open {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -234,4 +234,4 @@ impl Read for Source {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
