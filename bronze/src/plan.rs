@@ -13,7 +13,7 @@ use crate::decode::{
 };
 use crate::discover::Filter;
 use crate::evolve::SchemaRules;
-use crate::spec::{self, BadRecords, Csv, OnOverwrite, Order, Source};
+use crate::spec::{self, BadRecords, CleanMode, Csv, OnOverwrite, Order, Source};
 
 /// A validated bronze source.
 #[derive(Debug, Clone)]
@@ -26,10 +26,14 @@ pub struct SourcePlan {
     pub filter: Filter,
     /// Whether folders below the folder are searched.
     pub recursive: bool,
+    /// Names of folders `key=value` below the folder that become columns.
+    pub partition_columns: Vec<String>,
     /// How the files are read.
     pub format: Format,
     /// How long a file must stand unchanged before it is taken.
     pub settle: Duration,
+    /// Whether files that are there at the first run are taken.
+    pub include_existing_files: bool,
     /// What becomes of a path that comes back with other content.
     pub on_overwrite: OnOverwrite,
     /// The order in which new files are taken.
@@ -42,6 +46,27 @@ pub struct SourcePlan {
     pub schema: SchemaRules,
     /// What becomes of a record that cannot be read.
     pub bad_records: BadRecords,
+    /// What becomes of a file whose records are in the table.
+    pub clean: Clean,
+}
+
+/// What becomes of files whose records are in the table, once `retention` has passed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clean {
+    /// They stay.
+    Off,
+    /// They are deleted.
+    Delete {
+        /// How long they stay.
+        retention: Duration,
+    },
+    /// They are moved.
+    Move {
+        /// How long they stay.
+        retention: Duration,
+        /// The folder below the landing root, without slashes at its ends.
+        to: String,
+    },
 }
 
 /// How the files of a source are read.
@@ -78,6 +103,8 @@ pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourceP
     let filter = check.filter();
     let format = check.format();
     let hints = check.hints();
+    let partition_columns = check.partition_columns();
+    let clean = check.clean(&folder, &filter);
     if raw.max_bytes_per_batch.as_bytes() == 0 {
         check.add("max_bytes_per_batch", "a batch cannot hold 0 bytes");
     }
@@ -86,14 +113,17 @@ pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourceP
         folder,
         filter,
         recursive: raw.recursive,
+        partition_columns,
         format,
         settle: raw.settle.as_std(),
+        include_existing_files: raw.include_existing_files,
         on_overwrite: raw.on_overwrite,
         order: raw.order,
         max_files_per_batch: raw.max_files_per_batch,
         max_bytes_per_batch: raw.max_bytes_per_batch.as_bytes(),
         schema: SchemaRules { mode: raw.schema_evolution_mode, hints, ..SchemaRules::default() },
         bad_records: raw.bad_records,
+        clean,
     })
 }
 
@@ -110,21 +140,61 @@ impl Check<'_> {
     fn folder(&mut self) -> String {
         let path = &self.entry.raw.path;
         let place = self.entry.path.key("path");
-        let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-        let problem = if path.contains("://") || path.starts_with('/') {
-            Some(Problem::at(&place, format!("`{path}` is not below the landing root")).hint("write `orders/`"))
-        } else if parts.contains(&"..") {
-            Some(Problem::at(&place, format!("`{path}` leaves the landing root")))
-        } else if path.contains(['*', '?']) {
+        if path.contains(['*', '?']) {
             let hint = "globs belong into `include`; `path` is a folder";
-            Some(Problem::at(&place, format!("`{path}` is not a folder")).hint(hint))
-        } else {
-            None
-        };
-        if let Some(problem) = problem {
-            self.problems.add(problem);
+            self.problems.add(Problem::at(&place, format!("`{path}` is not a folder")).hint(hint));
         }
-        parts.join("/")
+        below_landing(path, &place, self.problems)
+    }
+
+    fn partition_columns(&mut self) -> Vec<String> {
+        let names = &self.entry.raw.partition_columns;
+        self.names(names, &self.entry.path.key("partition_columns"));
+        names.clone()
+    }
+
+    fn clean(&mut self, folder: &str, filter: &Filter) -> Clean {
+        let raw = &self.entry.raw.clean_source;
+        let retention = raw.retention_duration.as_std();
+        let place = self.entry.path.key("clean_source").key("move_destination");
+        match (raw.mode, &raw.move_destination) {
+            (CleanMode::Off, None) => Clean::Off,
+            (CleanMode::Delete, None) => Clean::Delete { retention },
+            (CleanMode::Off | CleanMode::Delete, Some(_)) => {
+                let problem = Problem::at(&place, "`move_destination` says nothing without `mode: move`");
+                self.problems.add(problem);
+                Clean::Off
+            }
+            (CleanMode::Move, None) => {
+                let problem = Problem::at(&place, "`mode: move` needs a folder to move files to");
+                self.problems.add(problem.hint("move_destination: _archive/orders/"));
+                Clean::Off
+            }
+            (CleanMode::Move, Some(text)) => {
+                let to = below_landing(text, &place, self.problems);
+                if self.entry.raw.recursive && filter.takes_below(folder, &to) || to == folder {
+                    let problem = Problem::at(&place, format!("`{text}` is inside the folder of the source"));
+                    self.problems.add(problem.hint(
+                        "files there would be taken again: name a folder elsewhere, or one that begins with `_`",
+                    ));
+                }
+                Clean::Move { retention, to }
+            }
+        }
+    }
+
+    /// Names of columns, each once.
+    fn names(&mut self, names: &[String], place: &SpecPath) {
+        for (index, name) in names.iter().enumerate() {
+            let twin = names[..index].iter().any(|other| other.eq_ignore_ascii_case(name));
+            let message = match () {
+                () if name.is_empty() => "a column needs a name".to_owned(),
+                () if columns::is_technical(name) => format!("`{name}` is a technical column of every bronze table"),
+                () if twin => format!("`{name}` is named twice"),
+                () => continue,
+            };
+            self.problems.add(Problem::at(&place.index(index), message));
+        }
     }
 
     fn filter(&mut self) -> Filter {
@@ -261,21 +331,24 @@ impl Check<'_> {
             let problem = Problem::at(&place.key("leading_op"), "`leading_op` needs `header: false`");
             self.problems.add(problem.hint("with a header the operation is a column like the others"));
         }
-        for (index, name) in raw.columns.iter().enumerate() {
-            let twin = raw.columns[..index].iter().any(|other| other.eq_ignore_ascii_case(name));
-            let message = match () {
-                () if name.is_empty() => "a column needs a name".to_owned(),
-                () if columns::is_technical(name) => format!("`{name}` is a technical column of every bronze table"),
-                () if twin => format!("`{name}` is named twice"),
-                () => continue,
-            };
-            self.problems.add(Problem::at(&columns.index(index), message));
-        }
+        self.names(&raw.columns, &columns);
         match raw.header {
             true => Header::Present,
             false => Header::Given { columns: raw.columns.clone(), leading_op: raw.leading_op },
         }
     }
+}
+
+/// A folder below the landing root, without slashes at its ends.
+fn below_landing(path: &str, place: &SpecPath, problems: &mut Problems) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if path.contains("://") || path.starts_with('/') {
+        let problem = Problem::at(place, format!("`{path}` is not below the landing root"));
+        problems.add(problem.hint("write `orders/`"));
+    } else if parts.contains(&"..") {
+        problems.add(Problem::at(place, format!("`{path}` leaves the landing root")));
+    }
+    parts.join("/")
 }
 
 /// One ASCII character, which may be written `\t`.
@@ -380,7 +453,6 @@ mod tests {
         problem("{path: x, format: csv, include: ['a[']}", "`a[` is not a glob");
         problem("{path: x, format: orc}", "unknown value `orc`");
         problem("{path: x, format: avro, encoding: latin1}", "says nothing about files that are not text");
-        problem("{path: x, format: csv, clean_source: {mode: off}}", "`clean_source` is not supported yet");
         problem("{path: x, format: csv, json: {explicit_nulls: true}}", "says nothing about files of another format");
         problem("{path: x, format: json, csv: {header: false}}", "says nothing about files of another format");
         problem("{path: x, format: csv, csv: {header: false}}", "the columns must be named");
@@ -392,5 +464,34 @@ mod tests {
         problem("{path: x, format: csv, csv: {delimiter: '\"'}}", "the same character");
         problem("{path: x, format: csv, max_files_per_batch: 0}", "too small");
         problem("{path: x, format: csv, max_bytes_per_batch: 0B}", "0 bytes");
+        problem("{path: x, format: csv, partition_columns: [a, A]}", "`A` is named twice");
+        problem("{path: x, format: csv, partition_columns: [_file_path]}", "technical column");
+    }
+
+    #[test]
+    fn files_are_moved_to_where_they_are_not_taken_again() {
+        let clean = |source: &str, to: &str| {
+            format!("{{format: csv, {source}, clean_source: {{mode: move, move_destination: {to}}}}}")
+        };
+        let inside = "inside the folder of the source";
+        problem(&clean("path: orders", "orders/done"), inside);
+        problem(&clean("path: ./", "done"), inside);
+        problem(&clean("path: orders, recursive: false", "orders"), inside);
+        problem(&clean("path: orders, exclude: ['done/*']", "orders/done"), inside);
+        problem(&clean("path: orders, default_excludes: false", "orders/_done"), inside);
+        problem(&clean("path: orders", "../done"), "leaves the landing root");
+        problem("{path: x, format: csv, clean_source: {mode: move}}", "needs a folder to move files to");
+        problem("{path: x, format: csv, clean_source: {mode: delete, move_destination: y}}", "says nothing");
+        for (source, to) in [
+            ("path: orders", "archive/orders/"),
+            ("path: orders", "orders_done"),
+            ("path: ./", "_done"),
+            ("path: orders, recursive: false", "orders/done"),
+            ("path: orders, exclude: ['done/**']", "orders/done"),
+        ] {
+            let plan = compiled(&clean(source, to)).unwrap_or_else(|problems| panic!("{problems}"));
+            let Clean::Move { retention, to: folder } = plan.clean else { panic!("{:?}", plan.clean) };
+            assert_eq!((retention.as_secs(), folder.as_str()), (30 * 86_400, to.trim_end_matches('/')));
+        }
     }
 }

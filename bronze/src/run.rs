@@ -1,24 +1,27 @@
 //! One run of a source: what is planned is finished, then what has landed is planned and appended, batch by batch.
 
-use std::collections::BTreeMap;
-
-use lake::accounting::Figures;
-use lake::events::Level;
-use lake::report::{FailedFile, TaskReport, TaskState};
+use lake::report::TaskReport;
 use lake::run::RunContext;
-use lake::{Error, Lake, Result, Root};
+use lake::{Error, ErrorKind, Lake, Result, Root};
 use object_store::path::Path;
-use serde_json::json;
 
-use crate::append::{Executed, Target, Work, sorted};
-use crate::discover::{Discovery, FoundFile, discover};
-use crate::evolve::FileNote;
+use crate::append::{Target, Work, sorted};
+use crate::clean::clean;
+use crate::discover::{Discovery, FoundFile, discover, list};
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
+use crate::progress::Progress;
 use crate::spec::OnOverwrite;
+use crate::watch::Sightings;
 
-/// Paths that one note names at most.
-const NAMED_MAX: usize = 5;
+/// What a run is told about its surroundings.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told<'a> {
+    /// What a watcher has seen of the files: those that still settle are left without waiting for them.
+    pub sightings: Option<&'a Sightings>,
+    /// True when files are read from elsewhere than the spec says, where folders may well be missing.
+    pub elsewhere: bool,
+}
 
 /// Brings every file that landed for a source into its bronze table, once.
 ///
@@ -26,25 +29,66 @@ const NAMED_MAX: usize = 5;
 /// cannot be read is left out as a whole, reported, and remembered; nothing else waits for it.
 ///
 /// # Errors
-/// [`ErrorKind::Store`](lake::ErrorKind::Store) when a store fails and [`ErrorKind::Conflict`](lake::ErrorKind::Conflict)
-/// when other runs always come first; both may be tried again, and nothing is done twice.
-pub async fn run(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContext) -> Result<TaskReport> {
+/// [`ErrorKind::Store`] when a store fails and [`ErrorKind::Conflict`] when other runs always come first; both may be
+/// tried again, and nothing is done twice. [`ErrorKind::File`] when a folder that had files is gone.
+pub async fn run(
+    lake: &Lake,
+    landing: &Root,
+    plan: &SourcePlan,
+    told: Told<'_>,
+    ctx: &RunContext,
+) -> Result<TaskReport> {
     let work = Work { lake, landing, plan, ctx };
+    let mut progress = Progress::new(plan, ctx);
+    match bring(work, told, &mut progress).await {
+        Ok(version) => Ok(progress.report(version)),
+        Err(error) => {
+            progress.leave();
+            Err(error)
+        }
+    }
+}
+
+/// Does the work of a run; returns the version of the table.
+async fn bring(work: Work<'_>, told: Told<'_>, progress: &mut Progress<'_>) -> Result<Option<u64>> {
+    let Work { lake, landing, plan, ctx } = work;
     let mut target = Target::open(lake, &plan.table).await?;
     target.check(&plan.schema)?;
     let mut ledger = Ledger::open(lake, plan.source()).await?;
-    let mut progress = Progress::new(plan, ctx);
-    catch_up(work, &mut target, &mut ledger, &mut progress).await?;
     let skip = storage_inside(lake.root(), landing)?;
-    let found = discover(landing, plan, skip.as_deref(), lake.clock(), |file| ledger.knows(file)).await?;
+    if !plan.include_existing_files {
+        leave_existing(work, skip.as_deref(), &mut ledger, progress).await?;
+    }
+    catch_up(work, &mut target, &mut ledger, progress).await?;
+    let found =
+        discover(landing, plan, skip.as_deref(), lake.clock(), told.sightings, |file| ledger.knows(file)).await?;
+    if found.missing && ledger.planned() > 0 && !told.elsewhere {
+        return Err(gone(plan));
+    }
     progress.notice(&found);
-    let mut waiting = sorted(found.ready, plan);
+    take(work, &found, &mut target, &mut ledger, progress).await?;
+    progress.remember(&found.known, &ledger);
+    progress.cleaned(clean(work, &target, &ledger, &found).await?);
+    ledger.pack(&ctx.run).await?;
+    Ok(target.version())
+}
+
+/// Plans and appends what was found and is not known, batch by batch.
+async fn take(
+    work: Work<'_>,
+    found: &Discovery,
+    target: &mut Target,
+    ledger: &mut Ledger,
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    let Work { plan, ctx, .. } = work;
+    let mut waiting = sorted(found.ready.clone(), plan);
     while !waiting.is_empty() {
         ctx.stop.check()?;
         target.refresh().await?;
-        let done = catch_up(work, &mut target, &mut ledger, &mut progress).await?;
+        let done = catch_up(work, target, ledger, progress).await?;
         waiting.retain(|file| !ledger.knows(file));
-        let verdicts: Vec<Entry> = waiting.iter().filter_map(|file| verdict(plan, &ledger, file)).collect();
+        let verdicts: Vec<Entry> = waiting.iter().filter_map(|file| verdict(plan, ledger, file)).collect();
         if !verdicts.is_empty() {
             if ledger.note(verdicts.clone(), &ctx.run).await? {
                 progress.left_out(&verdicts);
@@ -61,8 +105,35 @@ pub async fn run(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContex
             progress.overwritten(&again);
         }
     }
-    progress.remember(&found.known, &ledger);
-    Ok(progress.report(target.version()))
+    Ok(())
+}
+
+/// At the very first run of a source that takes only what comes later, notes the files that are there.
+async fn leave_existing(
+    work: Work<'_>,
+    skip: Option<&str>,
+    ledger: &mut Ledger,
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    while ledger.is_new() {
+        let listing = list(work.landing, work.plan, skip).await?;
+        let reason = "it was there when the source was started (`include_existing_files: false`)";
+        let readable = listing.files.iter().filter(|file| file.unreadable.is_none());
+        let entries: Vec<Entry> = readable.map(|file| Entry::new(None, file, Status::Existing, reason)).collect();
+        let files = entries.len();
+        // Without files the note is empty: that the source was started is what it says.
+        if ledger.note(entries, &work.ctx.run).await? {
+            progress.existing(files);
+        }
+    }
+    Ok(())
+}
+
+/// A folder that had files and is not there is more likely a mount that is missing than a source that has ended.
+fn gone(plan: &SourcePlan) -> Error {
+    let message = format!("the folder `{}` of {} is gone: files were taken from it before", plan.folder, plan.table);
+    Error::new(ErrorKind::File, message)
+        .hint("mount it, or make it again; a source that has ended is taken off the spec")
 }
 
 /// Executes what is planned and not in the table; returns the last batch that is in the table.
@@ -73,22 +144,27 @@ async fn catch_up(
     progress: &mut Progress<'_>,
 ) -> Result<i64> {
     let mut done = target.done().await?;
-    while done < ledger.planned() {
+    loop {
+        work.settle_notes(target, ledger, done).await?;
+        if done >= ledger.planned() {
+            return Ok(done);
+        }
         work.ctx.stop.check()?;
         let executed = work.execute(target, ledger, done + 1).await?;
         progress.add(done + 1, executed);
         done = target.done().await?;
+        ledger.reload().await?;
     }
-    Ok(done)
 }
 
 /// What the ledger notes of a file that is not to be read; `None` for a file to read.
 fn verdict(plan: &SourcePlan, ledger: &Ledger, file: &FoundFile) -> Option<Entry> {
-    let entry = |status, reason: String| Entry { batch: None, file: file.clone(), status, reason: Some(reason) };
-    if let Err(reason) = &file.location {
+    let entry = |status, reason: String| Entry::new(None, file, status, reason);
+    if let Some(reason) = &file.unreadable {
         return Some(entry(Status::Failed, reason.clone()));
     }
-    if plan.on_overwrite == OnOverwrite::Ingest || !ledger.is_overwritten_by(file) {
+    let is_asked_for = plan.on_overwrite == OnOverwrite::Ingest || ledger.is_wanted_again(file);
+    if is_asked_for || !ledger.is_overwritten_by(file) {
         return None;
     }
     let reason = "other content was taken under this path before";
@@ -125,141 +201,6 @@ pub(crate) fn storage_inside(storage: &Root, landing: &Root) -> Result<Option<St
     }
 }
 
-/// What a run has done so far, for its report and its events.
-struct Progress<'a> {
-    plan: &'a SourcePlan,
-    ctx: &'a RunContext,
-    task: String,
-    changed: bool,
-    figures: Figures,
-    failed: Vec<FailedFile>,
-    notes: Vec<String>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(plan: &'a SourcePlan, ctx: &'a RunContext) -> Self {
-        let (figures, failed, notes) = (Figures::default(), Vec::new(), Vec::new());
-        Self { plan, ctx, task: plan.table.to_string(), changed: false, figures, failed, notes }
-    }
-
-    fn event(&self, kind: &'static str, level: Level, message: String, details: serde_json::Value) {
-        self.ctx.events.record(Some(&self.task), kind, level, message, details);
-    }
-
-    fn add(&mut self, batch: i64, executed: Executed) {
-        if !executed.ours {
-            return;
-        }
-        let figures = executed.figures;
-        let message = format!("batch {batch}: {} files, {} rows appended", figures.files, figures.appended);
-        self.event(
-            "batch_appended",
-            Level::Info,
-            message,
-            json!({"batch": batch, "figures": figures, "new_columns": executed.new_columns}),
-        );
-        if executed.had_columns && !executed.new_columns.is_empty() {
-            self.notes.push(format!("new columns: {}", named(&executed.new_columns)));
-        }
-        self.columns(&executed.column_notes);
-        for (path, reason) in executed.failed {
-            self.refuse(path, reason);
-        }
-        self.changed = true;
-        self.figures = self.figures.and(figures);
-    }
-
-    /// Tells what was odd about the columns of files: each in an event, the same of several files in one note.
-    fn columns(&mut self, notes: &[(String, FileNote)]) {
-        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (path, note) in notes {
-            let kind = if note.is_rename() { "columns_renamed" } else { "columns_left_out" };
-            let details = json!({"path": path, "gone": note.gone, "new": note.new});
-            self.event(kind, Level::Warning, format!("{path}: {note}"), details);
-            told.entry(note.to_string()).or_default().push(path.clone());
-        }
-        self.notes
-            .extend(told.into_iter().take(NAMED_MAX).map(|(note, paths)| format!("{note}, in {}", named(&paths))));
-    }
-
-    fn refuse(&mut self, path: String, reason: String) {
-        let message = format!("{path} is refused: {reason}");
-        self.event("file_refused", Level::Warning, message, json!({"path": path, "reason": reason}));
-        self.failed.push(FailedFile { path, reason, new: true });
-    }
-
-    fn left_out(&mut self, entries: &[Entry]) {
-        let (mut ignored, reason_of) = (Vec::new(), |entry: &Entry| entry.reason.clone().unwrap_or_default());
-        for entry in entries {
-            let path = entry.file.path.clone();
-            match entry.status {
-                Status::Failed => self.refuse(path, reason_of(entry)),
-                _ => {
-                    let (message, details) = (format!("{path}: {}", reason_of(entry)), json!({"path": path}));
-                    self.event("file_ignored", Level::Info, message, details);
-                    ignored.push(path);
-                }
-            }
-        }
-        if !ignored.is_empty() {
-            self.notes.push(format!("came again with other content and left alone: {}", named(&ignored)));
-        }
-    }
-
-    fn overwritten(&mut self, paths: &[String]) {
-        for path in paths {
-            let message = format!("{path} came again with other content and is a new arrival");
-            self.event("file_overwritten", Level::Info, message, json!({"path": path}));
-        }
-        if !paths.is_empty() {
-            self.notes.push(format!("came again with other content, taken as new arrivals: {}", named(paths)));
-        }
-    }
-
-    fn notice(&mut self, found: &Discovery) {
-        if found.missing {
-            self.notes.push(format!("the folder `{}` is not there", self.plan.folder));
-        }
-        if !found.empty.is_empty() {
-            self.notes.push(format!("left out until they have content (0 bytes): {}", named(&found.empty)));
-        }
-        if !found.changing.is_empty() {
-            self.notes.push(format!("still being written, left for the next run: {}", named(&found.changing)));
-        }
-    }
-
-    /// Mentions files that an earlier run refused and that are still there, unchanged.
-    fn remember(&mut self, known: &[FoundFile], ledger: &Ledger) {
-        for file in known {
-            if let Some(reason) = ledger.failure(file)
-                && !self.failed.iter().any(|failed| failed.path == file.path)
-            {
-                let (path, reason) = (file.path.clone(), reason.to_owned());
-                self.failed.push(FailedFile { path, reason, new: false });
-            }
-        }
-    }
-
-    fn report(self, version: Option<u64>) -> TaskReport {
-        TaskReport {
-            state: if self.changed { TaskState::Changed } else { TaskState::UpToDate },
-            figures: self.figures,
-            failed_files: self.failed,
-            notes: self.notes,
-            ..TaskReport::up_to_date(self.plan.table.clone(), version)
-        }
-    }
-}
-
-/// Some paths or names for a note.
-fn named(names: &[String]) -> String {
-    let mut shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > NAMED_MAX {
-        shown.push_str(&format!(" and {} more", names.len() - NAMED_MAX));
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,7 +215,7 @@ mod tests {
     }
 
     fn file(path: &str, size: u64, modified_us: i64) -> FoundFile {
-        FoundFile { path: path.into(), size, modified_us, etag: None, location: Ok(Path::from(path)) }
+        FoundFile { path: path.into(), size, modified_us, etag: None, unreadable: None }
     }
 
     #[test]
@@ -299,7 +240,7 @@ mod tests {
     /// A caller may run sources on any thread.
     fn _a_run_is_send(lake: &Lake, landing: &Root, plan: &SourcePlan, ctx: &RunContext) {
         fn send(_: impl Send) {}
-        send(run(lake, landing, plan, ctx));
+        send(run(lake, landing, plan, Told::default(), ctx));
     }
 
     #[test]

@@ -7,10 +7,7 @@ use serde::Deserialize;
 /// A bronze source: the files of one folder of the landing zone, every record kept as it came.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend(
-    "required" = ["path", "format"],
-    "x-not-yet" = ["partition_columns", "include_existing_files", "clean_source"]
-))]
+#[schemars(extend("required" = ["path", "format"]))]
 pub struct Source {
     /// The folder below the landing root; `./` is all of it.
     pub path: String,
@@ -24,6 +21,8 @@ pub struct Source {
     pub default_excludes: bool,
     /// Take files of folders below `path` as well. Default true.
     pub recursive: bool,
+    /// `key=value` folders below `path` that become text columns. Default: folders are only part of the path.
+    pub partition_columns: Vec<String>,
     /// What the files are.
     pub format: Format,
     /// How the files are compressed.
@@ -37,6 +36,8 @@ pub struct Source {
     pub json: Option<Json>,
     /// How long a file must stand unchanged before it is taken. Default `2s`.
     pub settle: Duration,
+    /// Take the files that are there when the source is run for the first time. Default true.
+    pub include_existing_files: bool,
     /// What becomes of a path that comes back with other content.
     pub on_overwrite: OnOverwrite,
     /// The order in which new files are taken.
@@ -54,6 +55,8 @@ pub struct Source {
     pub bad_records: BadRecords,
     /// What becomes of a file that names two columns alike.
     pub duplicate_columns: DuplicateColumns,
+    /// What becomes of a file whose records are in the table.
+    pub clean_source: CleanSource,
 }
 
 impl Default for Source {
@@ -64,12 +67,14 @@ impl Default for Source {
             exclude: Vec::new(),
             default_excludes: true,
             recursive: true,
+            partition_columns: Vec::new(),
             format: Format::default(),
             compression: Compression::default(),
             encoding: None,
             csv: None,
             json: None,
             settle: Duration::from_secs(2),
+            include_existing_files: true,
             on_overwrite: OnOverwrite::default(),
             order: Order::default(),
             max_files_per_batch: 1000,
@@ -78,6 +83,7 @@ impl Default for Source {
             schema_hints: Map::default(),
             bad_records: BadRecords::default(),
             duplicate_columns: DuplicateColumns::default(),
+            clean_source: CleanSource::default(),
         }
     }
 }
@@ -237,4 +243,36 @@ pub enum DuplicateColumns {
     Fail,
     /// The second is called `value_2`.
     Rename,
+}
+
+/// What becomes of a file whose records are in the table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CleanSource {
+    /// Whether it stays where it is.
+    pub mode: CleanMode,
+    /// How long it stays after its records were committed. Default `30 days`.
+    pub retention_duration: Duration,
+    /// The folder below the landing root that files are moved to, with their folders below `path`. `mode: move`
+    /// needs it.
+    pub move_destination: Option<String>,
+}
+
+impl Default for CleanSource {
+    fn default() -> Self {
+        Self { mode: CleanMode::default(), retention_duration: Duration::from_days(30), move_destination: None }
+    }
+}
+
+/// Whether a file whose records are in the table stays where it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CleanMode {
+    /// It stays.
+    #[default]
+    Off,
+    /// It is moved to `move_destination`.
+    Move,
+    /// It is deleted.
+    Delete,
 }

@@ -34,7 +34,7 @@ pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<W
     let done = Target::open(lake, &plan.table).await?.done().await?;
     let at_once = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
     let skip = storage_inside(lake.root(), landing)?;
-    let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), |file| ledger.knows(file)).await?;
+    let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), None, |file| ledger.knows(file)).await?;
     let new = sorted(found.ready, plan);
     let paths = |files: &[FoundFile], of: &dyn Fn(&FoundFile) -> bool| {
         files.iter().filter(|file| of(file)).map(|file| file.path.clone()).collect()

@@ -1,10 +1,11 @@
 //! One layer as a program of its own, for reruns against the same spec.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lake::report::{EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record};
+use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record};
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
@@ -15,6 +16,8 @@ use crate::{Failure, Output, Printer, log_to_stderr};
 pub trait Layer {
     /// A table of the layer, from the spec.
     type Plan;
+    /// Commands of the layer beside `run`; [`NoExtra`] without any.
+    type Extra: Subcommand + Debug;
 
     /// The name of the program and of the section of the spec.
     const NAME: &'static str;
@@ -29,7 +32,27 @@ pub trait Layer {
 
     /// Brings the table of a plan up to date.
     fn run(plan: &Self::Plan, place: &Place, context: &RunContext) -> impl Future<Output = Result<TaskReport>>;
+
+    /// How the summary is printed after a command of the layer.
+    fn output(_: &Self::Extra) -> Output {
+        Output::Table
+    }
+
+    /// Does what a command of the layer asks for, and names the tables to bring up to date then.
+    fn prepare(
+        _: &Self::Extra,
+        plans: Vec<Self::Plan>,
+        _: &Place,
+        _: &RunContext,
+        _: Printer,
+    ) -> impl Future<Output = Result<Vec<Self::Plan>, Failure>> {
+        std::future::ready(Ok(plans))
+    }
 }
+
+/// A layer whose program has no command but `run`.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum NoExtra {}
 
 /// Where a layer works.
 #[derive(Debug)]
@@ -43,7 +66,7 @@ pub struct Place {
 }
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct Cli<E: Subcommand> {
     /// The spec
     #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]
     spec: PathBuf,
@@ -51,11 +74,11 @@ struct Cli {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
-    command: Command,
+    command: Command<E>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Command<E: Subcommand> {
     /// Bring the tables of this layer up to date with what they read
     Run {
         /// Only these tables; may be given several times, or separated by commas
@@ -65,47 +88,62 @@ enum Command {
         #[arg(long, value_enum, default_value = "table")]
         output: Output,
     },
+    #[command(flatten)]
+    Extra(E),
 }
 
 /// The whole program of a layer.
 pub fn main<L: Layer>() -> ExitCode {
     use clap::{CommandFactory, FromArgMatches};
-    let command = Cli::command().name(L::NAME).bin_name(L::NAME).about(L::ABOUT).version(env!("CARGO_PKG_VERSION"));
-    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let command =
+        Cli::<L::Extra>::command().name(L::NAME).bin_name(L::NAME).about(L::ABOUT).version(env!("CARGO_PKG_VERSION"));
+    let cli = Cli::<L::Extra>::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     log_to_stderr(cli.verbose);
     let printer = Printer;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return printer.failure(&Failure::Error(error.into())),
     };
-    let Command::Run { select, output } = &cli.command;
-    match runtime.block_on(run::<L>(&cli.spec, select, *output, printer)) {
+    match runtime.block_on(run::<L>(&cli.spec, &cli.command, printer)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => printer.failure(&failure),
     }
 }
 
-async fn run<L: Layer>(spec: &Path, select: &[String], output: Output, printer: Printer) -> Result<u8, Failure> {
+async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printer) -> Result<u8, Failure> {
     let document = Document::load(spec)?;
     let mut problems = document.problems();
     let header = document.header(&mut problems);
     document.check_names(L::NAME, &mut problems);
     let plans = L::compile(&document, &header, &mut problems);
-    let plans = chosen::<L>(problems.finish(plans)?, select)?;
+    let plans = problems.finish(plans)?;
     let lake = header.lake(document.folder(), Clock::system())?;
     let place = Place { lake, header, folder: document.folder().to_owned() };
     let context = RunContext::new(&place.lake);
+    let (plans, output) = match command {
+        Command::Run { select, output } => (chosen::<L>(plans, select)?, *output),
+        Command::Extra(extra) => {
+            let plans = L::prepare(extra, plans, &place, &context, printer).await?;
+            if plans.is_empty() {
+                return Ok(EXIT_DONE);
+            }
+            (plans, L::output(extra))
+        }
+    };
     let spec = spec.display().to_string();
     let names: Vec<String> = plans.iter().map(|plan| L::table(plan).to_string()).collect();
     record::run_started(&context.events, L::NAME, &place.header.name, &spec, &names);
     let (started_at, mut tasks) = (place.lake.clock().now(), Vec::new());
     for plan in &plans {
         let started = place.lake.clock().now();
-        let answer = L::run(plan, &place, &context.for_task()).await;
+        let context = context.for_task();
+        let answer = L::run(plan, &place, &context).await;
         let elapsed = (place.lake.clock().now() - started).to_std().unwrap_or_default();
         let outcome = match answer {
             Ok(report) => TaskOutcome::done(report, 1, elapsed),
-            Err(error) => TaskOutcome::failed(L::table(plan), error, 1, elapsed),
+            Err(error) => {
+                TaskOutcome { report: context.earlier.take(), ..TaskOutcome::failed(L::table(plan), error, 1, elapsed) }
+            }
         };
         record::task_ended(&context.events, &outcome);
         tasks.push(outcome);
@@ -128,8 +166,11 @@ async fn run<L: Layer>(spec: &Path, select: &[String], output: Output, printer: 
     }
 }
 
-/// The plans named by `--select`, with or without the name of the layer; all without names.
-fn chosen<L: Layer>(plans: Vec<L::Plan>, select: &[String]) -> Result<Vec<L::Plan>> {
+/// The plans of these names, with or without the name of the layer; all without names.
+///
+/// # Errors
+/// [`ErrorKind::Spec`](lake::ErrorKind::Spec) for a name that the spec does not have.
+pub fn chosen<L: Layer>(plans: Vec<L::Plan>, select: &[String]) -> Result<Vec<L::Plan>> {
     let known: Vec<String> = plans.iter().map(|plan| L::table(plan).to_string()).collect();
     let full: Vec<String> = select
         .iter()

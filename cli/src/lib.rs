@@ -6,7 +6,7 @@ mod layer;
 mod log;
 mod printer;
 
-pub use layer::{Layer, Place, main as layer_main};
+pub use layer::{Layer, NoExtra, Place, chosen, main as layer_main};
 pub use log::log_to_stderr;
 pub use printer::{Failure, Printer};
 

@@ -21,6 +21,7 @@ struct Keyed {
 
 impl Layer for Gold {
     type Plan = Plan;
+    type Extra = cli::NoExtra;
 
     const NAME: &'static str = "gold";
     const ABOUT: &'static str = "Brings gold tables up to date: results of queries and daily history";

@@ -2,6 +2,9 @@
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 
+use crate::error::Result;
+use crate::table::Table;
+
 /// Path of the file a record came from, relative to the landing root, exactly as named.
 pub const FILE_PATH: &str = "_file_path";
 /// Size of that file in bytes.
@@ -22,6 +25,40 @@ pub const SEQUENCE_PREFIX: &str = "_sequence_";
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
 /// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
 pub const CHANGE: &str = "_change";
+
+/// In which order the files of one batch of a bronze table were taken, as the table itself says it: who reads the
+/// table need not know the options of its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FileOrder {
+    /// By path.
+    #[default]
+    Path,
+    /// By modification time, then path.
+    ModificationTime,
+}
+
+impl FileOrder {
+    /// The property of a bronze table that says it.
+    const PROPERTY: &str = "lakehouse.fileOrder";
+
+    /// The order of the files of `table`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`](crate::ErrorKind::Table) when the table is not loaded.
+    pub fn of(table: &Table) -> Result<Self> {
+        let said = table.property(Self::PROPERTY)?;
+        Ok(if said.as_deref() == Some("modification_time") { Self::ModificationTime } else { Self::Path })
+    }
+
+    /// The property with its value.
+    pub fn property(self) -> (String, String) {
+        let value = match self {
+            Self::Path => "path",
+            Self::ModificationTime => "modification_time",
+        };
+        (Self::PROPERTY.to_owned(), value.to_owned())
+    }
+}
 
 /// The name of the `index`-th (0-based) sequence column of silver.
 pub fn sequence(index: usize) -> String {

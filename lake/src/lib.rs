@@ -19,6 +19,7 @@ pub mod names;
 pub mod quarantine;
 pub mod report;
 pub mod run;
+pub mod scan;
 pub mod schema;
 pub mod session;
 pub mod spec;

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
+use crate::report::TaskReport;
 use crate::table::Table;
 
 /// Shared by the tasks of one run. Cheap to clone.
@@ -23,6 +24,8 @@ pub struct RunContext {
     pub meter: Meter,
     /// Whether the task should stop at the next safe place.
     pub stop: Stop,
+    /// What an earlier attempt of the task did before it failed.
+    pub earlier: Earlier,
 }
 
 impl RunContext {
@@ -35,13 +38,14 @@ impl RunContext {
             pins: Pins::default(),
             meter: Meter::default(),
             stop: Stop::default(),
+            earlier: Earlier::default(),
         }
     }
 
-    /// The same run with a meter of its own for one task.
+    /// The same run with a meter of its own for one task, of which no attempt was made yet.
     #[must_use]
     pub fn for_task(&self) -> Self {
-        Self { meter: Meter::default(), ..self.clone() }
+        Self { meter: Meter::default(), earlier: Earlier::default(), ..self.clone() }
     }
 }
 
@@ -72,6 +76,22 @@ impl Pins {
             *pins.entry(name.clone()).or_insert_with(|| table.version())
         };
         if pinned == table.version() { Ok(Some(table)) } else { lake.table_at(name, pinned).await.map(Some) }
+    }
+}
+
+/// What a task that failed had done by then, kept for its next attempt: the report covers the run. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Earlier(Arc<Mutex<Option<TaskReport>>>);
+
+impl Earlier {
+    /// Keeps what was done.
+    pub fn put(&self, report: TaskReport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// Takes what was done, once.
+    pub fn take(&self) -> Option<TaskReport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -162,6 +162,38 @@ impl Table {
         Ok(self.delta.snapshot()?.log_data().iter().map(|file| file.path().into_owned()).collect())
     }
 
+    /// How many data files the open version has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn file_count(&self) -> Result<usize> {
+        Ok(self.delta.snapshot()?.log_data().num_files())
+    }
+
+    /// When the newest data file of the open version was written, in microseconds since the epoch; `None` without
+    /// files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn newest_file_us(&self) -> Result<Option<i64>> {
+        let files = self.delta.snapshot()?.log_data();
+        Ok(files.iter().map(|file| file.modification_time()).max().map(|millis| millis.saturating_mul(1_000)))
+    }
+
+    /// True when rows of data files of the open version are marked as deleted.
+    pub(crate) fn has_deletion_vectors(&self) -> Result<bool> {
+        Ok(self.delta.snapshot()?.log_data().iter().any(|file| file.deletion_vector_descriptor().is_some()))
+    }
+
+    /// The actions that take all data files of the open version away for others with the same rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn replaced_files(&self) -> Result<Vec<Action>> {
+        let files = self.delta.snapshot()?.log_data();
+        Ok(files.iter().map(|file| Action::Remove(file.remove_action(false))).collect())
+    }
+
     /// The actions that remove data files of the open version: those whose partition values `select` accepts.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod run;
 mod sample;
 mod spec;
 mod tools;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -13,6 +13,7 @@ struct Silver;
 
 impl Layer for Silver {
     type Plan = TablePlan;
+    type Extra = cli::NoExtra;
 
     const NAME: &'static str = "silver";
     const ABOUT: &'static str = "Brings silver tables up to date: the newest change of each key, from bronze";

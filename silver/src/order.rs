@@ -3,12 +3,13 @@
 use datafusion::logical_expr::{SortExpr, ident};
 use lake::columns;
 
-use crate::change::FILE_RANK;
+use crate::change::{FILE_RANK, FILE_TIME};
 
 /// The order, largest first: the parts of the sequence as typed values with nulls smallest, then the batch, then the
-/// file (files of the first load before files of changes, then by name), then the record in the file.
+/// file (files of the first load before files of changes, then in the order in which the source takes them), then the
+/// record in the file.
 pub fn newest_first(sequence: &[String]) -> Vec<SortExpr> {
     let parts = sequence.iter().map(|name| ident(name).sort(false, false));
-    let arrival = [columns::BATCH_ID, FILE_RANK, columns::FILE_PATH, columns::ROW_NUMBER];
+    let arrival = [columns::BATCH_ID, FILE_RANK, FILE_TIME, columns::FILE_PATH, columns::ROW_NUMBER];
     parts.chain(arrival.into_iter().map(|name| ident(name).sort(false, false))).collect()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use lake::accounting::Figures;
+use lake::columns::FileOrder;
 use lake::commit::{Outcome, Txn, redoing};
 use lake::quarantine::{QuarantineWriter, txn_version};
 use lake::report::{TaskReport, TaskState};
@@ -84,7 +85,8 @@ impl Refinement<'_> {
             let note = format!("{} has no rows yet", bronze.name());
             return self.nothing(Some(bronze), Some(note)).await;
         }
-        let decoder = Arc::new(Decoder::new(Arc::clone(self.plan), &bronze.schema(), &session)?);
+        let decoder =
+            Arc::new(Decoder::new(Arc::clone(self.plan), &bronze.schema(), FileOrder::of(bronze)?, &session)?);
         let mut table = self.table(&decoder).await?;
         let side = self.side_app(&table)?;
         let quarantined = txn_version(self.lake, &self.plan.source, &side).await?;

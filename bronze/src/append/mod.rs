@@ -6,8 +6,13 @@
 //! 3. the data enters the table in one commit (`<source>` at N), with the columns that joined.
 //!
 //! Whoever comes later finds the batch done, or executes it again with the same files minus those noted as failed.
+//!
+//! Two runs may read a batch at once and see its files differently: one has read a file that the other finds gone. The
+//! rows of the table decide. Before the next batch is planned, what was noted of the files of the last one is held
+//! against its rows, once (`<source>:settled` at N in the ledger).
 
 mod open;
+mod partitioned;
 mod pass;
 mod rows;
 mod target;
@@ -17,19 +22,21 @@ use std::collections::BTreeMap;
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use lake::accounting::Figures;
-use lake::columns::bronze_leading;
+use lake::columns::{BATCH_ID, FILE_PATH, FileOrder, bronze_leading};
 use lake::commit::{Commit, Outcome, Txn, evolve};
 use lake::quarantine::QuarantineWriter;
 use lake::run::RunContext;
+use lake::scan::texts_where;
 use lake::write::discard;
-use lake::{Error, ErrorKind, Lake, Result, Root, fault};
+use lake::{Error, ErrorKind, Lake, Result, Root, Table, fault};
 
 use self::pass::{Failure, Job, Pass};
 pub(crate) use self::target::Target;
 use crate::discover::FoundFile;
 use crate::evolve::FileNote;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
+use crate::spec::Order;
 
 /// How often a batch is read again because the table or the ledger moved meanwhile.
 const READS_MAX: usize = 20;
@@ -128,12 +135,7 @@ impl Work<'_> {
             ledger.reload().await?;
             return Ok(ledger.notes() == seen);
         }
-        let entry = |failure: &Failure| Entry {
-            batch: Some(batch),
-            file: failure.file.clone(),
-            status: failure.status,
-            reason: Some(failure.reason.clone()),
-        };
+        let entry = |failure: &Failure| Entry::new(Some(batch), &failure.file, failure.status, failure.reason.clone());
         ledger.note(failures.iter().map(entry).collect(), &self.ctx.run).await
     }
 
@@ -145,7 +147,7 @@ impl Work<'_> {
         let joined = schema.fields().iter().skip(before);
         let new_columns = joined.map(|field| field.name().clone()).collect();
         let prepared = match self.settle_rejects(&figures, quarantine, batch).await {
-            Ok(()) => evolve(table, &schema, &[]),
+            Ok(()) => evolve(table, &schema, &order_property(table, self.plan)?),
             Err(error) => Err(error),
         };
         let metadata = match prepared {
@@ -184,6 +186,27 @@ impl Work<'_> {
         }
     }
 
+    /// Holds what was noted of the files of `batch`, which is in the table, against its rows: a file whose rows are
+    /// there was taken, whatever another run noted of it meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when a store fails.
+    pub(crate) async fn settle_notes(&self, target: &mut Target, ledger: &mut Ledger, batch: i64) -> Result<()> {
+        for _ in 0..READS_MAX {
+            if !ledger.is_unsettled(batch) {
+                return Ok(());
+            }
+            let table = target.made().await?;
+            let present = texts_where(self.lake, table, FILE_PATH, (BATCH_ID, batch)).await?;
+            let noted = ledger.failures(batch).filter(|entry| present.contains(&entry.file.path));
+            let reason = "its rows are in the table: another run had read it";
+            let taken: Vec<Entry> =
+                noted.map(|entry| Entry::new(Some(batch), &entry.file, Status::Taken, reason)).collect();
+            ledger.settle(batch, taken, &self.ctx.run).await?;
+        }
+        Err(Error::new(ErrorKind::Conflict, format!("the notes on batch {batch} of {} keep changing", self.plan.table)))
+    }
+
     /// Makes sure that every record is accounted for, then brings the rejected ones into quarantine.
     async fn settle_rejects(&self, figures: &Figures, quarantine: QuarantineWriter, batch: i64) -> Result<()> {
         if let Err(error) = figures.check_bronze(&self.plan.table) {
@@ -195,11 +218,22 @@ impl Work<'_> {
     }
 }
 
+/// The property that tells readers of the table in which order the files of a batch were taken, when that is not the
+/// order of their paths.
+fn order_property(table: &Table, plan: &SourcePlan) -> Result<Vec<(String, String)>> {
+    let order = match plan.order {
+        Order::Name => FileOrder::Path,
+        Order::ModificationTime => FileOrder::ModificationTime,
+    };
+    let held = FileOrder::of(table)?;
+    Ok(if held == order { Vec::new() } else { vec![order.property()] })
+}
+
 /// Files in the order in which the source takes them.
 pub(crate) fn sorted(mut files: Vec<FoundFile>, plan: &SourcePlan) -> Vec<FoundFile> {
     match plan.order {
-        crate::spec::Order::Name => files.sort_by(|a, b| a.path.cmp(&b.path)),
-        crate::spec::Order::ModificationTime => {
+        Order::Name => files.sort_by(|a, b| a.path.cmp(&b.path)),
+        Order::ModificationTime => {
             files.sort_by(|a, b| (a.modified_us, &a.path).cmp(&(b.modified_us, &b.path)));
         }
     }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use lake::{Context, Error, ErrorKind, Result, Root};
+use object_store::path::Path as StorePath;
 use object_store::{Error as StoreError, GetOptions, GetResult, GetResultPayload, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 
@@ -52,32 +54,55 @@ impl OpenFile {
     /// [`Fault::Gone`] when it is not the one that was planned; [`ErrorKind::File`] when it may not be read,
     /// [`ErrorKind::Store`] when the store fails.
     pub(super) fn open(landing: &Root, planned: &FoundFile, handle: &Handle) -> Result<Self, Fault> {
-        let location = planned.location.as_ref().map_err(|reason| refused(reason.as_str()))?;
+        if let Some(reason) = &planned.unreadable {
+            return Err(refused(reason.as_str()).into());
+        }
         let store = landing.store();
+        if let Some(root) = landing.local_path() {
+            return Self::open_local(root, planned, store, handle);
+        }
+        let location = &location(planned)?;
         let options = GetOptions { if_match: planned.etag.clone(), ..GetOptions::default() };
         let result = match handle.block_on(store.get_opts(location, options)) {
             Ok(result) => result,
             Err(StoreError::NotFound { .. }) => return Err(GONE),
             Err(StoreError::Precondition { .. }) => return Err(CHANGED),
-            Err(error) if landing.is_local() => return Err(unreadable(&error).into()),
             Err(error) => return Err(Error::from(error).context(format!("opening the file {}", planned.path)).into()),
         };
         let GetResult { payload, meta, .. } = result;
         if meta.size != planned.size || meta.last_modified.timestamp_micros() != planned.modified_us {
             return Err(CHANGED);
         }
-        let local = match &payload {
-            GetResultPayload::File(file, _) => Some(file.try_clone().context(|| format!("opening {}", planned.path))?),
-            GetResultPayload::Stream(_) => None,
-        };
         Ok(Self {
             planned: planned.clone(),
             store,
             handle: handle.clone(),
-            local,
+            local: None,
             payload: Some(payload),
             in_parts: false,
         })
+    }
+
+    /// Opens a file of this machine by the name that it has there: the local store keeps some names for itself.
+    fn open_local(
+        root: &Path,
+        planned: &FoundFile,
+        store: Arc<dyn ObjectStore>,
+        handle: &Handle,
+    ) -> Result<Self, Fault> {
+        let path = root.join(&planned.path);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(GONE),
+            Err(error) => return Err(unreadable(&error).into()),
+        };
+        let metadata = file.metadata().map_err(|error| unreadable(&error))?;
+        if metadata.len() != planned.size || modified_us(&metadata) != planned.modified_us {
+            return Err(CHANGED);
+        }
+        let local = Some(file.try_clone().context(|| format!("opening {}", planned.path))?);
+        let payload = Some(GetResultPayload::File(file, path));
+        Ok(Self { planned: planned.clone(), store, handle: handle.clone(), local, payload, in_parts: false })
     }
 
     /// A decoder for the content.
@@ -104,7 +129,7 @@ impl OpenFile {
             }
             (Format::Parquet(duplicates), GetResultPayload::Stream(_)) => {
                 self.in_parts = true;
-                let location = self.planned.location.clone().map_err(refused)?;
+                let location = location(&self.planned)?;
                 let (store, handle, size) = (Arc::clone(&self.store), self.handle.clone(), self.planned.size);
                 Ok(Box::new(ParquetDecoder::remote(store, location, size, handle, *duplicates)?))
             }
@@ -123,8 +148,8 @@ impl OpenFile {
             }
             None if !self.in_parts => return Ok(()),
             None => {
-                let location = self.planned.location.as_ref().map_err(|reason| refused(reason.as_str()))?;
-                match self.handle.block_on(self.store.head(location)) {
+                let location = location(&self.planned)?;
+                match self.handle.block_on(self.store.head(&location)) {
                     Ok(meta) if meta.e_tag.is_some() && meta.e_tag == self.planned.etag => return Ok(()),
                     Ok(meta) => (meta.size, meta.last_modified.timestamp_micros()),
                     Err(StoreError::NotFound { .. }) => return Err(GONE),
@@ -139,14 +164,15 @@ impl OpenFile {
     }
 }
 
+/// Where a store far away has the file.
+fn location(planned: &FoundFile) -> Result<StorePath> {
+    StorePath::parse(&planned.path).map_err(|error| refused(format!("the store cannot open its name: {error}")))
+}
+
 /// A file of this machine that cannot be opened; a store far away may fail for reasons of its own.
-fn unreadable(error: &StoreError) -> Error {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    refused(format!("the file cannot be opened: {cause}"))
-        .hint("a refused file is tried again when it changes: `touch` it when the cause is gone")
+fn unreadable(error: &io::Error) -> Error {
+    refused(format!("the file cannot be opened: {error}"))
+        .hint("when the cause is gone, `bronze reingest --files` tries the file again")
 }
 
 /// A stream of a store as a reader, for a thread that may block.
@@ -189,7 +215,6 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use object_store::memory::InMemory;
-    use object_store::path::Path;
 
     use crate::decode::{Compression, Dialect, TextFormat};
 
@@ -201,8 +226,8 @@ mod tests {
     }
 
     fn planned(size: usize, seconds: i64) -> FoundFile {
-        let location = Ok(Path::from("f.csv"));
-        FoundFile { path: "f.csv".into(), size: size as u64, modified_us: seconds * 1_000_000, etag: None, location }
+        let modified_us = seconds * 1_000_000;
+        FoundFile { path: "f.csv".into(), size: size as u64, modified_us, etag: None, unreadable: None }
     }
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -224,7 +249,7 @@ mod tests {
         set_time(&path, 100);
         assert!(refusal(&planned(9, 100)).starts_with("gone: the file changed"));
         assert!(refusal(&planned(8, 101)).starts_with("gone: the file changed"));
-        let unnamed = FoundFile { location: Err("no name".into()), ..planned(8, 100) };
+        let unnamed = FoundFile { unreadable: Some("no name".into()), ..planned(8, 100) };
         assert_eq!(refusal(&unnamed), "File: no name");
         open(&planned(8, 100)).expect("the planned file").check_unchanged().expect("unchanged");
     }
@@ -251,8 +276,8 @@ mod tests {
     fn a_stream_of_a_store_is_read_to_its_end() {
         let (runtime, store) = (runtime(), InMemory::new());
         let text = "a,b\n".to_owned() + &"1,\"x\"\n".repeat(50_000);
-        runtime.block_on(store.put(&Path::from("f.csv"), text.into())).expect("stored");
-        let result = runtime.block_on(store.get(&Path::from("f.csv"))).expect("stored");
+        runtime.block_on(store.put(&StorePath::from("f.csv"), text.into())).expect("stored");
+        let result = runtime.block_on(store.get(&StorePath::from("f.csv"))).expect("stored");
         let reader = StreamReader::new(result.into_stream(), runtime.handle().clone());
         let format = TextFormat::Csv(Dialect::default());
         let mut decoder = text_decoder(&format, Compression::Auto, reader).expect("a decoder");

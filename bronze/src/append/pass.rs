@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::open::{Fault, OpenFile};
+use super::partitioned::Partitioned;
 use super::rows::{Origin, table_rows};
 use crate::decode::{Chunk, Counts, refused};
-use crate::discover::FoundFile;
+use crate::discover::{FolderValue, FoundFile, folder_values};
 use crate::evolve::{Evolution, FileNote};
 use crate::ledger::Status;
 use crate::plan::{Format, SourcePlan};
@@ -151,9 +152,11 @@ impl Reading {
         let (sender, chunks) = mpsc::channel(CHUNKS_AHEAD);
         let (landing, format) = (self.job.landing.clone(), self.job.plan.format.clone());
         let (planned, bad_records) = (file.clone(), self.job.plan.bad_records);
-        let handle = Handle::current();
-        let end =
-            tokio::task::spawn_blocking(move || decode(&landing, &planned, &format, bad_records, &handle, &sender));
+        let (handle, folders) = (Handle::current(), folder_values(&self.job.plan, &file.path));
+        let end = tokio::task::spawn_blocking(move || {
+            let open = OpenFile::open(&landing, &planned, &handle)?;
+            decode(open, &format, folders, bad_records, &sender)
+        });
         Decoding { file, chunks, end }
     }
 
@@ -284,15 +287,13 @@ impl Reading {
 
 /// Decodes one file to its end, on a thread that may block.
 fn decode(
-    landing: &Root,
-    planned: &FoundFile,
+    mut file: OpenFile,
     format: &Format,
+    folders: Vec<(String, FolderValue)>,
     bad_records: BadRecords,
-    handle: &Handle,
     chunks: &mpsc::Sender<Chunk>,
 ) -> Result<Counts, Fault> {
-    let mut file = OpenFile::open(landing, planned, handle)?;
-    let mut decoder = file.decoder(format)?;
+    let mut decoder = Partitioned::over(file.decoder(format)?, folders);
     while let Some(chunk) = decoder.next_chunk()? {
         if let Some(reject) = chunk.rejects.first().filter(|_| bad_records == BadRecords::Fail) {
             return Err(refused(format!("record {}: {}", reject.row_number, reject.reason)).into());

@@ -59,6 +59,14 @@ impl Target {
         }
     }
 
+    /// When the newest data file was written, in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// As [`Table::newest_file_us`].
+    pub(crate) fn newest_file_us(&self) -> Result<Option<i64>> {
+        self.table.as_ref().map_or(Ok(None), Table::newest_file_us)
+    }
+
     /// The version that is open.
     pub(crate) fn version(&self) -> Option<u64> {
         self.table.as_ref().map(Table::version)

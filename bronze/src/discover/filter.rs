@@ -15,7 +15,7 @@ pub struct Filter {
 
 /// Globs of names (those without a slash) and of whole paths.
 #[derive(Debug, Clone, Default)]
-struct Globs {
+pub struct Globs {
     names: GlobSet,
     paths: GlobSet,
 }
@@ -50,6 +50,20 @@ impl Filter {
         !(self.default_excludes && folder.split('/').any(is_hidden))
     }
 
+    /// True when files below `inner` may be data of a source whose folder is `folder`, whatever their names are. Both
+    /// are below the landing root.
+    pub fn takes_below(&self, folder: &str, inner: &str) -> bool {
+        let below = match folder.is_empty() {
+            true => Some(inner),
+            false => inner.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')),
+        };
+        // A glob that leaves out whole folders leaves these out at any depth.
+        let excluded = |below: &str| {
+            ["x", "x/y", "x/y/z.a"].iter().all(|rest| self.exclude.matches(&format!("{below}/{rest}"), "\0"))
+        };
+        inner == folder || below.is_some_and(|below| self.enters(below) && !excluded(below))
+    }
+
     /// True when a file of 0 bytes is left out.
     pub fn skips_empty(&self) -> bool {
         self.default_excludes
@@ -57,7 +71,8 @@ impl Filter {
 }
 
 impl Globs {
-    fn new(globs: &[String]) -> Self {
+    /// The globs that are some; see [`Filter::check`].
+    pub fn new(globs: &[String]) -> Self {
         let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
             if let Ok(compiled) = compile(glob) {
@@ -69,6 +84,11 @@ impl Globs {
             }
         }
         Self { names: names.build().unwrap_or_default(), paths: paths.build().unwrap_or_default() }
+    }
+
+    /// True for a path that one of the globs matches, as a whole or by the name at its end.
+    pub fn takes(&self, path: &str) -> bool {
+        self.matches(path, path.rsplit('/').next().unwrap_or(path))
     }
 
     fn matches(&self, path: &str, name: &str) -> bool {

@@ -1,8 +1,8 @@
 //! Lists a folder of this machine.
 //!
 //! The local object store cannot be asked: one name with a control character ends its listing, and it hides names that
-//! end in `#` and digits. Nothing that landed may be passed over in silence, so the folder is read here, and a file
-//! that the store cannot open under its name is listed with that reason.
+//! end in `#` and digits. Nothing that landed may be passed over in silence, so the folder is read here, files are
+//! opened by the names that they have here, and one whose name is no text is listed with that reason.
 
 use std::fs::{DirEntry, Metadata, read_dir};
 use std::io::{self, ErrorKind as IoKind};
@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use lake::{Error, ErrorKind, Result};
-use object_store::path::Path as StorePath;
 
 use super::{FoundFile, Listing, Request};
 
@@ -87,16 +86,16 @@ impl Walk<'_> {
 
     /// A folder that may not be read is reported like a file that cannot be.
     fn closed(&mut self, path: String, error: &io::Error) {
-        let location = Err(format!("the folder cannot be listed: {error}"));
-        self.files.push(FoundFile { path: format!("{path}/"), size: 0, modified_us: 0, etag: None, location });
+        let unreadable = Some(format!("the folder cannot be listed: {error}"));
+        self.files.push(FoundFile { path: format!("{path}/"), size: 0, modified_us: 0, etag: None, unreadable });
     }
 }
 
 fn found(path: String, real: &Path, metadata: &Metadata) -> FoundFile {
-    let location = location(&path, real);
+    let unreadable = real.to_str().is_none().then(|| "its name is not UTF-8: rename the file".to_owned());
     // The store's version of a local file holds its inode, which a copy or another mount of the folder changes
     // without changing the content: size and time are the identity.
-    FoundFile { path, size: metadata.len(), modified_us: modified_us(metadata), etag: None, location }
+    FoundFile { path, size: metadata.len(), modified_us: modified_us(metadata), etag: None, unreadable }
 }
 
 /// The time of the last change in microseconds since the epoch.
@@ -107,17 +106,6 @@ pub(crate) fn modified_us(metadata: &Metadata) -> i64 {
         Err(before) => -i128::try_from(before.duration().as_nanos().div_ceil(1000)).unwrap_or(i128::MAX),
     };
     i64::try_from(micros).unwrap_or(i64::MAX)
-}
-
-fn location(path: &str, real: &Path) -> Result<StorePath, String> {
-    if real.to_str().is_none() {
-        return Err("its name is not UTF-8: rename the file".to_owned());
-    }
-    let numbered = path.rsplit('/').next().and_then(|name| name.split_once('#')).map(|(_, after)| after);
-    if numbered.is_some_and(|after| !after.is_empty() && after.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err("the local store keeps names that end in `#` and digits for itself: rename the file".to_owned());
-    }
-    StorePath::parse(path).map_err(|error| format!("the store cannot open its name: {error}"))
 }
 
 fn gone(metadata: io::Result<Metadata>) -> io::Result<Option<Metadata>> {

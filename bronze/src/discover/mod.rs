@@ -1,22 +1,24 @@
 //! From a landing folder to files that are ready: listed by their exact names, and stable.
 //!
 //! A file is taken when it has not changed for the source's `settle` time. Files younger than that are waited for,
-//! once and together, no longer than `settle`; one that still changes then is left for the next run.
+//! once and together, no longer than `settle`; one that still changes then is left for the next run. A run that a
+//! watcher started does not wait: the watcher knows since when a file stands still, and comes again.
 
 mod filter;
 mod local;
+mod partitions;
 mod remote;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+pub use self::filter::{Filter, Globs};
+pub(crate) use self::local::modified_us;
+pub use self::partitions::{FolderValue, folder_values};
+use crate::plan::SourcePlan;
+use crate::watch::Sightings;
 use chrono::{DateTime, Utc};
 use lake::{Clock, Result, Root};
-use object_store::path::Path;
-
-pub use self::filter::Filter;
-pub(crate) use self::local::modified_us;
-use crate::plan::SourcePlan;
 
 /// A file of the landing zone, as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +31,8 @@ pub struct FoundFile {
     pub modified_us: i64,
     /// The version of its content, where the store has one that outlives a copy of the folder.
     pub etag: Option<String>,
-    /// How the store knows it, or why it cannot be read under its name.
-    pub location: Result<Path, String>,
+    /// Why it cannot be read under its name, where that is so.
+    pub unreadable: Option<String>,
 }
 
 /// What was found below a source's folder.
@@ -50,9 +52,9 @@ pub struct Discovery {
 
 /// One listing of a source's folder.
 #[derive(Debug, Default)]
-struct Listing {
-    files: Vec<FoundFile>,
-    missing: bool,
+pub(crate) struct Listing {
+    pub(crate) files: Vec<FoundFile>,
+    pub(crate) missing: bool,
 }
 
 impl FoundFile {
@@ -63,14 +65,15 @@ impl FoundFile {
         self.path == other.path && self.size == other.size && same_version
     }
 
-    fn age(&self, now: DateTime<Utc>) -> Duration {
+    pub(crate) fn age(&self, now: DateTime<Utc>) -> Duration {
         let micros = now.timestamp_micros().saturating_sub(self.modified_us);
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 }
 
 /// Finds the files of a source. `skip` is a folder below the landing root that holds no landing files (the storage of
-/// the lake, where it lies inside), `is_known` says which files need not settle because they were taken before.
+/// the lake, where it lies inside), `sightings` are those of a watcher, `is_known` says which files need not settle
+/// because they were taken before.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when the landing zone cannot be listed.
@@ -79,6 +82,7 @@ pub async fn discover(
     plan: &SourcePlan,
     skip: Option<&str>,
     clock: &Clock,
+    sightings: Option<&Sightings>,
     is_known: impl Fn(&FoundFile) -> bool,
 ) -> Result<Discovery> {
     let listing = list(landing, plan, skip).await?;
@@ -87,13 +91,20 @@ pub async fn discover(
     let mut young = HashMap::new();
     for file in listing.files {
         if is_known(&file) {
+            sightings.inspect(|sightings| sightings.done(&file));
             found.known.push(file);
             continue;
         }
         // A time in the future says nothing about the age.
-        let rest = plan.settle.saturating_sub(file.age(now));
+        let rest = match sightings {
+            Some(sightings) => sightings.rest(&file, plan.settle, now),
+            None => plan.settle.saturating_sub(file.age(now)),
+        };
         if rest.is_zero() {
+            sightings.inspect(|sightings| sightings.done(&file));
             found.settled(file, plan);
+        } else if sightings.is_some() {
+            found.changing.push(file.path);
         } else {
             wait = wait.max(rest);
             young.insert(file.path.clone(), file);
@@ -121,7 +132,7 @@ pub async fn discover(
 
 impl Discovery {
     fn settled(&mut self, file: FoundFile, plan: &SourcePlan) {
-        if file.size == 0 && plan.filter.skips_empty() && file.location.is_ok() {
+        if file.size == 0 && plan.filter.skips_empty() && file.unreadable.is_none() {
             self.empty.push(file.path);
         } else {
             self.ready.push(file);
@@ -129,13 +140,9 @@ impl Discovery {
     }
 }
 
-async fn list(landing: &Root, plan: &SourcePlan, skip: Option<&str>) -> Result<Listing> {
-    let request = Request {
-        folder: plan.folder.clone(),
-        filter: plan.filter.clone(),
-        recursive: plan.recursive,
-        skip: skip.map(str::to_owned),
-    };
+/// Lists the folder of a source as it is.
+pub(crate) async fn list(landing: &Root, plan: &SourcePlan, skip: Option<&str>) -> Result<Listing> {
+    let request = Request::of(plan, skip);
     match landing.local_path() {
         Some(root) => local::list(root.to_owned(), request).await,
         None => remote::list(landing.store(), &request).await,
@@ -144,7 +151,7 @@ async fn list(landing: &Root, plan: &SourcePlan, skip: Option<&str>) -> Result<L
 
 /// What to list.
 #[derive(Debug, Clone)]
-struct Request {
+pub(crate) struct Request {
     folder: String,
     filter: Filter,
     recursive: bool,
@@ -152,13 +159,24 @@ struct Request {
 }
 
 impl Request {
-    /// True for a file to list; `path` is below the landing root.
-    fn takes(&self, path: &str) -> bool {
+    pub(crate) fn of(plan: &SourcePlan, skip: Option<&str>) -> Self {
+        let (folder, filter, recursive) = (plan.folder.clone(), plan.filter.clone(), plan.recursive);
+        Self { folder, filter, recursive, skip: skip.map(str::to_owned) }
+    }
+
+    /// True for a file to list, where its folder is listed; `path` is below the landing root.
+    pub(crate) fn takes(&self, path: &str) -> bool {
         let below = match self.folder.is_empty() {
             true => Some(path),
             false => path.strip_prefix(self.folder.as_str()).and_then(|rest| rest.strip_prefix('/')),
         };
         below.is_some_and(|below| self.filter.takes(below)) && !self.skips(path)
+    }
+
+    /// True for a file that a listing of the folder would give.
+    pub(crate) fn reaches(&self, path: &str) -> bool {
+        let below = path.strip_prefix(self.folder.as_str()).unwrap_or(path).trim_start_matches('/');
+        self.takes(path) && (self.recursive || !below.contains('/'))
     }
 
     fn skips(&self, path: &str) -> bool {

@@ -27,6 +27,6 @@ fn found(object: ObjectMeta) -> FoundFile {
         size: object.size,
         modified_us: object.last_modified.timestamp_micros(),
         etag: object.e_tag,
-        location: Ok(object.location),
+        unreadable: None,
     }
 }

@@ -88,7 +88,7 @@ fn plain_number(text: &str) -> &str {
 }
 
 /// A JSON object, which may be there already, with one more member. What is there stays as it is written.
-fn with_member(object: Option<String>, name: &str, value: String) -> String {
+pub(crate) fn with_member(object: Option<String>, name: &str, value: String) -> String {
     let (name, value) = (serde_json::Value::String(name.to_owned()), serde_json::Value::String(value));
     match object.as_deref().and_then(|object| object.strip_suffix('}')) {
         Some(open) if open.len() > 1 => format!("{open},{name}:{value}}}"),

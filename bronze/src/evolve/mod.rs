@@ -16,6 +16,7 @@ use chrono_tz::Tz;
 use lake::schema::{Column, type_name};
 use lake::{Error, ErrorKind, Result, TableName, columns};
 
+pub(crate) use self::fit::with_member;
 use self::fit::{fit, rescue};
 pub use self::notes::FileNote;
 use crate::decode::{COLUMNS_MAX, folded, refused};

@@ -1,25 +1,22 @@
 //! The file ledger of a source: which files are which batch, and what became of them.
 //!
-//! It is a Delta table of its own, `_state/files/<source>`, with two applications: `<source>` at version N says that
-//! batches 1 to N are planned, and `<source>:notes` counts the commits that note what became of files (refused, or
-//! left alone). Both are compare-and-set: a commit follows from what was read, so the loser of a race reads again.
+//! It is a Delta table of its own, `_state/files/<source>`, with four applications: `<source>` at version N says that
+//! batches 1 to N are planned; `<source>:notes` counts the commits that note what became of files; `<source>:settled`
+//! at N says that the notes about the files of batch N have been held against its rows; `<source>:packed` counts the
+//! commits that made one file of many. All are compare-and-set: a commit follows from what was read, so the loser of a
+//! race reads again.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use deltalake::kernel::Action;
-use deltalake::protocol::{DeltaOperation, SaveMode};
-use lake::columns::{BATCH_ID, timestamp_type};
-use lake::commit::{Commit, Outcome, Txn};
-use lake::table::Definition;
-use lake::write::{TableWriter, discard};
-use lake::{Error, ErrorKind, Lake, Result, RunId, Table, TableName};
+use lake::{Lake, Result, Table, TableName};
 
 use crate::discover::FoundFile;
 
 mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
 
 /// What the ledger says of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,27 +27,20 @@ pub enum Status {
     Failed,
     /// It was gone, or had other content, when its batch was read; it is taken when it is there again.
     Gone,
+    /// Its rows are in the table, whatever was noted of it for its batch: a run had read it when another could not.
+    Taken,
     /// It came again with other content and was left alone.
     Ignored,
-}
-
-impl Status {
-    const ALL: [Self; 4] = [Self::Planned, Self::Failed, Self::Gone, Self::Ignored];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Failed => "failed",
-            Self::Gone => "gone",
-            Self::Ignored => "ignored",
-        }
-    }
+    /// It was there when the source was started, which takes only what comes later.
+    Existing,
+    /// It is to be taken once more: what was said of it up to its batch does not count.
+    Again,
 }
 
 /// One row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The batch; none for a file that never was in one.
+    /// The batch; none for a file that never was in one. For [`Status::Again`] the last batch that was planned then.
     pub batch: Option<i64>,
     /// The file as it was listed.
     pub file: FoundFile,
@@ -58,6 +48,8 @@ pub struct Entry {
     pub status: Status,
     /// Why, unless it is planned.
     pub reason: Option<String>,
+    /// When it was recorded, in microseconds since the epoch; 0 before it is.
+    pub recorded_us: i64,
 }
 
 /// The ledger of one source, as it was read last.
@@ -66,29 +58,59 @@ pub struct Ledger {
     lake: Lake,
     name: TableName,
     table: Option<Table>,
-    planned: i64,
-    notes: i64,
+    marks: Marks,
     entries: Vec<Entry>,
     by_path: HashMap<String, Vec<usize>>,
+}
+
+/// How far the applications of a ledger have come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Marks {
+    planned: i64,
+    notes: i64,
+    settled: i64,
+    packed: i64,
+}
+
+impl Status {
+    const ALL: [Self; 7] =
+        [Self::Planned, Self::Failed, Self::Gone, Self::Taken, Self::Ignored, Self::Existing, Self::Again];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Failed => "failed",
+            Self::Gone => "gone",
+            Self::Taken => "taken",
+            Self::Ignored => "ignored",
+            Self::Existing => "existing",
+            Self::Again => "again",
+        }
+    }
+}
+
+impl Entry {
+    /// What is to be noted of a file.
+    pub fn new(batch: Option<i64>, file: &FoundFile, status: Status, reason: impl Into<String>) -> Self {
+        Self { batch, file: file.clone(), status, reason: Some(reason.into()), recorded_us: 0 }
+    }
 }
 
 impl Ledger {
     /// Reads the ledger of a source; it need not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when it cannot be read.
+    /// [`ErrorKind::Store`](lake::ErrorKind::Store) or [`ErrorKind::Table`](lake::ErrorKind::Table) when it cannot be
+    /// read.
     pub async fn open(lake: &Lake, source: &str) -> Result<Self> {
-        let mut ledger = Self {
-            lake: lake.clone(),
-            name: TableName::files(source),
-            table: None,
-            planned: 0,
-            notes: 0,
-            entries: Vec::new(),
-            by_path: HashMap::new(),
-        };
+        let mut ledger = Self::empty(lake, source);
         ledger.reload().await?;
         Ok(ledger)
+    }
+
+    fn empty(lake: &Lake, source: &str) -> Self {
+        let (lake, name) = (lake.clone(), TableName::files(source));
+        Self { lake, name, table: None, marks: Marks::default(), entries: Vec::new(), by_path: HashMap::new() }
     }
 
     /// Reads again what is there now, if anything was committed since.
@@ -109,28 +131,62 @@ impl Ledger {
 
     /// The last batch that is planned; 0 before the first.
     pub fn planned(&self) -> i64 {
-        self.planned
+        self.marks.planned
     }
 
     /// How many commits have noted what became of files.
     pub fn notes(&self) -> i64 {
-        self.notes
+        self.marks.notes
+    }
+
+    /// True when no run has planned or noted anything yet.
+    pub fn is_new(&self) -> bool {
+        self.marks.planned == 0 && self.marks.notes == 0
+    }
+
+    /// True for a batch with notes that have not been held against its rows.
+    pub fn is_unsettled(&self, batch: i64) -> bool {
+        self.marks.settled < batch && self.failures(batch).next().is_some()
     }
 
     /// True for a file whose content was taken, is about to be, or is not to be.
     pub fn knows(&self, file: &FoundFile) -> bool {
-        let mut same = self.entries_of(&file.path).filter(|entry| entry.file.is_same(file));
-        same.any(|entry| match entry.status {
+        self.counting(file).any(|entry| match entry.status {
             Status::Planned => !self.is_out(entry),
-            Status::Failed | Status::Ignored => true,
-            Status::Gone => false,
+            Status::Failed | Status::Ignored | Status::Existing => true,
+            Status::Gone | Status::Taken | Status::Again => false,
         })
     }
 
     /// Why a file was refused, when it was.
     pub fn failure(&self, file: &FoundFile) -> Option<&str> {
-        let mut same = self.entries_of(&file.path).filter(|entry| entry.file.is_same(file));
-        same.find(|entry| entry.status == Status::Failed)?.reason.as_deref()
+        let failed = |entry: &&Entry| entry.status == Status::Failed && !self.is_taken_after_all(entry);
+        self.counting(file).find(failed)?.reason.as_deref()
+    }
+
+    /// The batch that holds the content of a file, planned or in the table, and when it was planned, in microseconds
+    /// since the epoch.
+    pub fn taken(&self, file: &FoundFile) -> Option<(i64, i64)> {
+        let planned = self.counting(file).filter(|entry| entry.status == Status::Planned && !self.is_out(entry));
+        planned.filter_map(|entry| Some((entry.batch?, entry.recorded_us))).max()
+    }
+
+    /// What the ledger says last of the content of a file that is not in a batch: failed, ignored, there before the
+    /// start.
+    pub fn left_out(&self, file: &FoundFile) -> Option<&Entry> {
+        let left = |entry: &&Entry| matches!(entry.status, Status::Failed | Status::Ignored | Status::Existing);
+        self.counting(file).filter(|entry| !self.is_taken_after_all(entry)).find(left)
+    }
+
+    /// True for a file that was asked for once more.
+    pub fn is_wanted_again(&self, file: &FoundFile) -> bool {
+        self.void_upto(file).is_some()
+    }
+
+    /// When a batch was planned, in microseconds since the epoch.
+    pub fn planned_at_us(&self, batch: i64) -> Option<i64> {
+        let planned = |entry: &&Entry| entry.batch == Some(batch) && entry.status == Status::Planned;
+        self.entries.iter().find(planned).map(|entry| entry.recorded_us)
     }
 
     /// True when other content was taken, or is about to be, under the path of `file`.
@@ -148,87 +204,31 @@ impl Ledger {
     /// The files of a batch that are noted as failed or gone.
     pub fn failures(&self, batch: i64) -> impl Iterator<Item = &Entry> {
         let failed = |entry: &&Entry| matches!(entry.status, Status::Failed | Status::Gone);
-        self.entries.iter().filter(move |entry| entry.batch == Some(batch)).filter(failed)
+        let of_batch = self.entries.iter().filter(move |entry| entry.batch == Some(batch)).filter(failed);
+        of_batch.filter(|entry| !self.is_taken_after_all(entry))
     }
 
-    /// True for a planned file that is noted as failed or gone for its batch.
+    /// True for a planned file that is noted as failed or gone for its batch, and whose rows are not in the table.
     fn is_out(&self, planned: &Entry) -> bool {
-        self.entries_of(&planned.file.path).any(|entry| {
-            entry.batch == planned.batch
-                && matches!(entry.status, Status::Failed | Status::Gone)
-                && entry.file.is_same(&planned.file)
-        })
+        let of_it = || self.entries_of(&planned.file.path).filter(|entry| entry.is_about(planned));
+        of_it().any(|entry| matches!(entry.status, Status::Failed | Status::Gone)) && !self.is_taken_after_all(planned)
     }
 
-    /// Plans `batch`, which must be above all that are planned. False when another run planned it first: the ledger then holds what that run did.
-    ///
-    /// # Errors
-    /// As [`Table::commit`], except a lost race.
-    pub async fn plan(&mut self, batch: i64, files: &[FoundFile], run: &RunId) -> Result<bool> {
-        debug_assert!(batch > self.planned);
-        let entry =
-            |file: &FoundFile| Entry { batch: Some(batch), file: file.clone(), status: Status::Planned, reason: None };
-        let entries = files.iter().map(entry).collect();
-        self.append(entries, Txn::new(&self.name.name, batch), "ledger_committed", run).await
+    fn is_taken_after_all(&self, noted: &Entry) -> bool {
+        self.entries_of(&noted.file.path).any(|entry| entry.status == Status::Taken && entry.is_about(noted))
     }
 
-    /// Notes what became of files. False when the ledger moved on since it was read: it then holds what another run
-    /// wrote, from which the decision must be made again.
-    ///
-    /// # Errors
-    /// As [`Table::commit`], except a lost race.
-    pub async fn note(&mut self, entries: Vec<Entry>, run: &RunId) -> Result<bool> {
-        let txn = Txn::new(notes_app(&self.name.name), self.notes + 1);
-        self.append(entries, txn, "files_failed_committed", run).await
+    /// The last batch up to which what was said of the content of `file` does not count.
+    fn void_upto(&self, file: &FoundFile) -> Option<i64> {
+        let again = self.entries_of(&file.path).filter(|entry| entry.status == Status::Again);
+        again.filter(|entry| entry.file.is_same(file)).filter_map(|entry| entry.batch).max()
     }
 
-    async fn append(&mut self, entries: Vec<Entry>, txn: Txn, point: &'static str, run: &RunId) -> Result<bool> {
-        let table = match self.table.take() {
-            Some(table) => table,
-            None => self.lake.create_or_open(&self.name, &definition()).await?,
-        };
-        let table = self.table.insert(table);
-        let before = table.version();
-        let mut writer = TableWriter::new(table);
-        writer.write(&rows(&entries, run, self.lake.clock().now_micros())?).await?;
-        let written = writer.close().await?;
-        let commit = Commit {
-            point,
-            txns: vec![txn.clone()],
-            operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            actions: written.files.iter().cloned().map(Action::Add).collect(),
-            blind_append: false,
-            metrics: BTreeMap::from([("numOutputRows", written.rows)]),
-            run: run.clone(),
-        };
-        let ours = match table.commit(commit).await {
-            Ok(Outcome::Committed { version }) if version == before + 1 => {
-                self.add(entries, &txn);
-                return Ok(true);
-            }
-            Ok(Outcome::Committed { .. }) => true,
-            Ok(Outcome::AlreadyApplied { .. }) => false,
-            Err(error) if error.kind() == ErrorKind::Conflict => false,
-            Err(error) => return Err(error),
-        };
-        if !ours {
-            discard(table, &written.files).await;
-            table.reload().await?;
-        }
-        self.read().await?;
-        Ok(ours)
-    }
-
-    /// Takes over what was committed just now, without reading the table again.
-    fn add(&mut self, entries: Vec<Entry>, txn: &Txn) {
-        match txn.app == self.name.name {
-            true => self.planned = txn.version,
-            false => self.notes = txn.version,
-        }
-        for entry in entries {
-            self.by_path.entry(entry.file.path.clone()).or_default().push(self.entries.len());
-            self.entries.push(entry);
-        }
+    /// The entries about the content of `file` that count.
+    fn counting(&self, file: &FoundFile) -> impl Iterator<Item = &Entry> {
+        let void = self.void_upto(file);
+        let counts = move |entry: &&Entry| void.is_none_or(|void| entry.batch.is_some_and(|batch| batch > void));
+        self.entries_of(&file.path).filter(|entry| entry.file.is_same(file)).filter(counts)
     }
 
     fn entries_of(&self, path: &str) -> impl Iterator<Item = &Entry> {
@@ -236,129 +236,9 @@ impl Ledger {
     }
 }
 
-fn notes_app(source: &str) -> String {
-    format!("{source}:notes")
-}
-
-/// The columns of a ledger.
-fn schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![
-        Field::new(BATCH_ID, DataType::Int64, true),
-        Field::new("path", DataType::Utf8, false),
-        Field::new("size", DataType::Int64, false),
-        Field::new("modification_time", timestamp_type(), false),
-        Field::new("etag", DataType::Utf8, true),
-        Field::new("status", DataType::Utf8, false),
-        Field::new("reason", DataType::Utf8, true),
-        Field::new("recorded_at", timestamp_type(), false),
-        Field::new("run_id", DataType::Utf8, false),
-    ]))
-}
-
-fn definition() -> Definition {
-    Definition {
-        description: Some("which files are which batch, and what became of them".into()),
-        ..Definition::new(schema())
-    }
-}
-
-fn rows(entries: &[Entry], run: &RunId, now_us: i64) -> Result<RecordBatch> {
-    let times = |times: Vec<i64>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")) };
-    let texts = |of: &dyn Fn(&Entry) -> Option<String>| -> ArrayRef {
-        Arc::new(entries.iter().map(of).collect::<StringArray>())
-    };
-    let size = |entry: &Entry| i64::try_from(entry.file.size).unwrap_or(i64::MAX);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(entries.iter().map(|entry| entry.batch).collect::<Int64Array>()),
-        texts(&|entry| Some(entry.file.path.clone())),
-        Arc::new(entries.iter().map(size).collect::<Int64Array>()),
-        times(entries.iter().map(|entry| entry.file.modified_us).collect()),
-        texts(&|entry| entry.file.etag.clone()),
-        texts(&|entry| Some(entry.status.as_str().to_owned())),
-        texts(&|entry| entry.reason.clone()),
-        times(vec![now_us; entries.len()]),
-        texts(&|_| Some(run.to_string())),
-    ];
-    RecordBatch::try_new(schema(), columns).map_err(|error| Error::internal("ledger rows").with_source(error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lake::session::Engine;
-    use lake::{Clock, Root};
-    use object_store::path::Path;
-
-    fn file(path: &str, modified_us: i64) -> FoundFile {
-        FoundFile { path: path.into(), size: 1, modified_us, etag: None, location: Ok(Path::from(path)) }
-    }
-
-    fn ledger(rows: &[(Option<i64>, FoundFile, Status)]) -> Ledger {
-        let folder = tempfile::tempdir().expect("a folder");
-        let root = Root::open(".", folder.path()).expect("a root");
-        let mut ledger = Ledger {
-            lake: Lake::new(root, Clock::system(), Engine::default()),
-            name: TableName::files("s"),
-            table: None,
-            planned: 0,
-            notes: 0,
-            entries: Vec::new(),
-            by_path: HashMap::new(),
-        };
-        let reason = |status| (status != Status::Planned).then(|| "a reason".to_owned());
-        let entry = |(batch, file, status): &(Option<i64>, FoundFile, Status)| Entry {
-            batch: *batch,
-            file: file.clone(),
-            status: *status,
-            reason: reason(*status),
-        };
-        ledger.add(rows.iter().map(entry).collect(), &Txn::new("s", 9));
-        ledger
-    }
-
-    fn paths(files: Vec<FoundFile>) -> Vec<String> {
-        files.into_iter().map(|file| file.path).collect()
-    }
-
-    #[test]
-    fn a_file_is_its_path_and_its_content_never_a_mark_in_time() {
-        let ledger = ledger(&[(Some(1), file("a", 5), Status::Planned)]);
-        assert_eq!((ledger.planned(), ledger.notes()), (9, 0));
-        assert!(ledger.knows(&file("a", 5)));
-        assert!(!ledger.knows(&file("b", 5)) && !ledger.knows(&file("b", 1)));
-        assert!(!ledger.knows(&file("a", 4)) && ledger.is_overwritten_by(&file("a", 4)));
-        assert!(!ledger.is_overwritten_by(&file("a", 5)) && !ledger.is_overwritten_by(&file("b", 5)));
-        let versioned = |etag: &str, modified_us| FoundFile { etag: Some(etag.into()), ..file("a", modified_us) };
-        assert!(versioned("x", 1).is_same(&versioned("x", 2)), "the version of a store says more than a time");
-        assert!(!versioned("x", 1).is_same(&versioned("y", 1)));
-    }
-
-    #[test]
-    fn a_refused_file_is_remembered_and_its_correction_is_no_overwrite() {
-        let ledger = ledger(&[
-            (Some(1), file("a", 5), Status::Planned),
-            (Some(1), file("b", 5), Status::Planned),
-            (Some(1), file("a", 5), Status::Failed),
-            (None, file("c", 5), Status::Ignored),
-        ]);
-        assert_eq!(paths(ledger.batch(1)), ["b"]);
-        assert_eq!(ledger.failures(1).count(), 1);
-        assert!(ledger.knows(&file("a", 5)) && ledger.failure(&file("a", 5)) == Some("a reason"));
-        assert!(!ledger.knows(&file("a", 6)) && !ledger.is_overwritten_by(&file("a", 6)));
-        assert!(ledger.is_overwritten_by(&file("b", 6)));
-        assert!(ledger.knows(&file("c", 5)) && ledger.failure(&file("c", 5)).is_none());
-    }
-
-    #[test]
-    fn a_file_that_was_gone_is_taken_when_it_is_back() {
-        let gone = [(Some(1), file("a", 5), Status::Planned), (Some(1), file("a", 5), Status::Gone)];
-        let before = ledger(&gone);
-        assert!(before.batch(1).is_empty() && before.failures(1).count() == 1);
-        assert!(!before.knows(&file("a", 5)) && before.failure(&file("a", 5)).is_none());
-        assert!(!before.is_overwritten_by(&file("a", 6)));
-        let [planned, gone] = gone;
-        let back = ledger(&[planned, gone, (Some(2), file("a", 5), Status::Planned)]);
-        assert!(back.knows(&file("a", 5)));
-        assert_eq!((paths(back.batch(1)), paths(back.batch(2))), (vec![], vec!["a".to_owned()]));
+impl Entry {
+    /// True when both are about the same content in the same batch.
+    fn is_about(&self, other: &Self) -> bool {
+        self.batch == other.batch && self.file.is_same(&other.file)
     }
 }

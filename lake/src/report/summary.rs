@@ -40,7 +40,7 @@ pub struct TaskOutcome {
     pub attempts: u32,
     /// From its first start to its end.
     pub elapsed: Duration,
-    /// What it answered, when it ended well.
+    /// What it answered, when it ended well; what it had done until then, when it failed and knows.
     pub report: Option<TaskReport>,
     /// Why it failed.
     pub error: Option<Error>,
@@ -106,7 +106,7 @@ impl TaskOutcome {
         Self { task, status, attempts: 0, elapsed, report: None, error: None, skipped_because }
     }
 
-    /// What became of its rows; zeros when it did not end well.
+    /// What became of its rows; zeros when it did not end well and does not know.
     pub fn figures(&self) -> Figures {
         self.report.as_ref().map(|report| report.figures).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use super::document::Document;
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
-use super::scalars::ByteSize;
+use super::scalars::{ByteSize, Duration};
 use crate::clock::Clock;
 use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
@@ -30,6 +30,8 @@ pub struct Header {
     pub timezone: Tz,
     /// What the engine may use.
     pub engine: Engine,
+    /// What starts runs while somebody watches.
+    pub trigger: Trigger,
 }
 
 impl Header {
@@ -56,7 +58,14 @@ impl Header {
 impl Default for Header {
     fn default() -> Self {
         let top = Top::default();
-        Self { name: top.name, storage: top.storage, landing: top.landing, timezone: Tz::UTC, engine: top.engine }
+        Self {
+            name: top.name,
+            storage: top.storage,
+            landing: top.landing,
+            timezone: Tz::UTC,
+            engine: top.engine,
+            trigger: top.trigger,
+        }
     }
 }
 
@@ -71,12 +80,30 @@ pub struct Engine {
     pub threads: Option<u16>,
 }
 
+/// What starts runs while somebody watches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trigger {
+    /// Files that arrive.
+    pub file_arrival: FileArrival,
+}
+
+/// When files that arrive start a run of what reads them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileArrival {
+    /// A run starts when no file has changed for so long. Default: as soon as a file is complete.
+    pub wait_after_last_change: Option<Duration>,
+    /// From the start of a run to that of the next at least. Default 0s.
+    pub min_time_between_triggers: Duration,
+}
+
 /// The top level as written. The sections are read by those who own them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["name"],
-    "x-not-yet" = ["schedule", "trigger", "max_concurrent_runs", "queue", "maintenance", "notifications"]
+    "x-not-yet" = ["schedule", "max_concurrent_runs", "queue", "maintenance", "notifications"]
 ))]
 struct Top {
     name: String,
@@ -84,6 +111,7 @@ struct Top {
     landing: String,
     timezone: String,
     engine: Engine,
+    trigger: Trigger,
     #[schemars(with = "serde_json::Value")]
     bronze: IgnoredAny,
     #[schemars(with = "serde_json::Value")]
@@ -102,6 +130,7 @@ impl Default for Top {
             landing: "./landing".to_owned(),
             timezone: "UTC".to_owned(),
             engine: Engine::default(),
+            trigger: Trigger::default(),
             bronze: IgnoredAny,
             silver: IgnoredAny,
             gold: IgnoredAny,
@@ -136,6 +165,7 @@ impl Document {
             });
             Tz::UTC
         });
-        Header { name: top.name, storage: top.storage, landing: top.landing, timezone, engine: top.engine }
+        let Top { name, storage, landing, engine, trigger, .. } = top;
+        Header { name, storage, landing, timezone, engine, trigger }
     }
 }

@@ -51,7 +51,7 @@ mod yaml;
 mod tests;
 
 pub use document::{Document, Entry};
-pub use header::{Engine, Header};
+pub use header::{Engine, FileArrival, Header, Trigger};
 pub use map::Map;
 pub use nearest::{did_you_mean, nearest};
 pub use path::SpecPath;

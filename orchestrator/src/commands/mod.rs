@@ -7,6 +7,7 @@ mod run;
 mod runs;
 mod sample;
 mod validate;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   orchestrator run                                   everything that is new, through all layers
   orchestrator run --select silver.orders            one task
+  orchestrator watch                                 the same whenever files arrive
   orchestrator validate                              what is wrong with the spec
   orchestrator query \"SELECT * FROM gold.daily_sales ORDER BY 1\"
   orchestrator --spec shop/pipelines.yaml graph      who reads whom
@@ -44,6 +46,7 @@ Exit codes: 0 done, 1 a task failed or a file was refused, 2 the request or the 
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Watch(watch::Args),
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Graph(graph::Args),
@@ -72,6 +75,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
     let clock = Clock::system();
     match &cli.command {
         Command::Run(args) => run::run(&project()?, args, clock, printer).await,
+        Command::Watch(args) => watch::run(&project()?, args, clock, printer).await,
         Command::Validate(args) => validate::run(&cli.spec, args, printer),
         Command::DryRun(args) => dry_run::run(&project()?, args, clock, printer).await,
         Command::Graph(args) => graph::run(&project()?, args, printer),

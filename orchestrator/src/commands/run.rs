@@ -3,7 +3,7 @@
 use lake::Clock;
 use lake::report::EXIT_FAILED;
 
-use crate::run::{Place, for_stderr, run as run_tasks};
+use crate::run::{Place, for_stderr, run as run_tasks, stops};
 use crate::spec::Project;
 use cli::{Failure, Output, Printer};
 
@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:
 pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
     let chosen = project.select(&args.select)?;
     let place = Place::open(project, args.landing.as_deref(), clock)?;
-    let finished = run_tasks(project, &place, &chosen, for_stderr().as_mut()).await;
+    let finished = run_tasks(project, &place, &chosen, stops(), for_stderr().as_mut()).await;
     let summary = &finished.summary;
     printer.data(&match args.output {
         Output::Table => summary.to_text(),

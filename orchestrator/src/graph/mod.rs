@@ -77,6 +77,18 @@ impl Graph {
         found
     }
 
+    /// Some tasks with all that need them, directly or not.
+    pub(crate) fn with_dependents(&self, tasks: &BTreeSet<TableName>) -> BTreeSet<TableName> {
+        let mut found = BTreeSet::new();
+        for start in tasks.iter().filter_map(|task| self.by_name.get(task)) {
+            let mut walk = Dfs::new(&self.nodes, *start);
+            while let Some(node) = walk.next(&self.nodes) {
+                found.insert(self.nodes[node].clone());
+            }
+        }
+        found
+    }
+
     fn neighbours(&self, task: &TableName, direction: Direction) -> Vec<&TableName> {
         let Some(node) = self.by_name.get(task) else { return Vec::new() };
         let mut found: Vec<_> = self.nodes.neighbors_directed(*node, direction).collect();

@@ -59,13 +59,18 @@ pub(crate) async fn execute(unit: Unit, context: RunContext, clock: Clock, tell:
             Failed::Error(ref error) => unit.policy.wait_after(attempt, error, spread),
         };
         let error = error.into_error();
+        // What the attempts did before they failed stands, and is reported.
+        let failed = |error| TaskOutcome {
+            report: context.earlier.take(),
+            ..TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started))
+        };
         match wait.filter(|_| !context.stop.is_raised()) {
-            None => break TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started)),
+            None => break failed(error),
             Some(wait) => {
                 // The dispatcher listens until every task has ended.
                 let _ = tell.send(Message::Retrying { task: unit.name.clone(), attempt, wait, error });
                 if let Err(error) = rest(&clock, wait, &context.stop).await {
-                    break TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started));
+                    break failed(error);
                 }
                 attempt += 1;
             }

@@ -9,10 +9,12 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use bronze::Told;
+use bronze::watch::Sightings;
 use chrono_tz::Tz;
 use futures::FutureExt;
 use lake::report::{RunSummary, record};
@@ -21,7 +23,8 @@ use lake::{Clock, Context, Lake, Result, Root, TableName};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::spec::{Job, Project, Task};
-use dispatcher::{Observer, dispatch};
+pub(crate) use dispatcher::Observer;
+use dispatcher::dispatch;
 use executor::{Unit, Work};
 use recorder::Recorder;
 
@@ -34,6 +37,10 @@ pub(crate) struct Place {
     pub(crate) lake: Lake,
     /// The files.
     pub(crate) landing: Root,
+    /// True when the files are elsewhere than the spec says.
+    pub(crate) elsewhere: bool,
+    /// What a watcher has seen of the files of the sources, when there is one.
+    pub(crate) sightings: HashMap<TableName, Sightings>,
 }
 
 impl Place {
@@ -42,12 +49,13 @@ impl Place {
     /// # Errors
     /// [`lake::ErrorKind::Spec`] when one of them names no store that can be opened.
     pub(crate) fn open(project: &Project, landing: Option<&str>, clock: Clock) -> Result<Self> {
+        let (elsewhere, sightings) = (landing.is_some(), HashMap::new());
         let landing = match landing {
             Some(folder) => Root::open_existing(folder, Path::new("."))
                 .context(|| format!("opening the landing zone `{folder}`"))?,
             None => project.header.landing_root(&project.folder)?,
         };
-        Ok(Self { lake: project.header.lake(&project.folder, clock)?, landing })
+        Ok(Self { lake: project.header.lake(&project.folder, clock)?, landing, elsewhere, sightings })
     }
 }
 
@@ -59,11 +67,12 @@ pub(crate) struct Finished {
     pub(crate) recorded: Result<()>,
 }
 
-/// Runs the chosen tasks of a project.
+/// Runs the chosen tasks of a project. A message on `stop` ends the starting of tasks.
 pub(crate) async fn run(
     project: &Project,
     place: &Place,
     chosen: &BTreeSet<TableName>,
+    stop: UnboundedReceiver<()>,
     progress: &mut dyn Observer,
 ) -> Finished {
     let clock = place.lake.clock();
@@ -84,7 +93,7 @@ pub(crate) async fn run(
     };
     let work = async {
         let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
-        let outcomes = dispatch(units, side_by_side(project), &context, clock, stops(), observers).await;
+        let outcomes = dispatch(units, side_by_side(project), &context, clock, stop, observers).await;
         recorder.close();
         outcomes
     };
@@ -117,9 +126,15 @@ fn work(task: &Task, place: &Place, zone: Tz) -> Work {
     match &task.job {
         Job::Bronze(plan) => {
             let (plan, landing) = (Arc::new(plan.as_ref().clone()), place.landing.clone());
+            let (elsewhere, sightings) = (place.elsewhere, place.sightings.get(&plan.table).cloned());
             Arc::new(move |context| {
                 let (plan, lake, landing) = (Arc::clone(&plan), lake.clone(), landing.clone());
-                async move { bronze::run(&lake, &landing, &plan, &context).await }.boxed_local()
+                let sightings = sightings.clone();
+                async move {
+                    let told = Told { sightings: sightings.as_ref(), elsewhere };
+                    bronze::run(&lake, &landing, &plan, told, &context).await
+                }
+                .boxed_local()
             })
         }
         Job::Silver(plan) => {
@@ -146,7 +161,7 @@ fn side_by_side(project: &Project) -> usize {
 }
 
 /// A message for the first signal to stop; the second one ends the process.
-fn stops() -> UnboundedReceiver<()> {
+pub(crate) fn stops() -> UnboundedReceiver<()> {
     let (tell, heard) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         signal().await;

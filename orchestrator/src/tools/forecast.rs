@@ -229,13 +229,8 @@ mod tests {
 
     #[test]
     fn the_outlook_names_waiting_files() {
-        let file = |path: &str| FoundFile {
-            path: path.to_owned(),
-            size: 2_048,
-            modified_us: 0,
-            etag: None,
-            location: Err(String::new()),
-        };
+        let file =
+            |path: &str| FoundFile { path: path.to_owned(), size: 2_048, modified_us: 0, etag: None, unreadable: None };
         let orders = TableName::bronze("orders_cdc");
         let files = (0..7).map(|n| file(&format!("orders/{n}.csv"))).collect();
         let forecast = Forecast(vec![

@@ -11,6 +11,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Arra
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use lake::cast::{Rules, cast};
+use lake::columns::FileOrder;
 use lake::quarantine::Rejected;
 use lake::session::Session;
 use lake::upsert::DELETE;
@@ -26,6 +27,9 @@ use crate::spec::{OnBad, OnBadValue, OnNullKey, Preset};
 
 /// 0 for a file of the first load, 1 for a file of changes, where the producer has both.
 pub(crate) const FILE_RANK: &str = "__file_rank";
+
+/// The modification time of the file where the source takes its files in that order, else 0.
+pub(crate) const FILE_TIME: &str = "__file_time";
 
 /// What became of the records of one batch.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ pub struct Decoder {
     operation: OperationReader,
     expectations: Expectations,
     schema: SchemaRef,
+    file_order: FileOrder,
     notes: Vec<String>,
 }
 
@@ -71,12 +76,12 @@ struct Reason {
 }
 
 impl Decoder {
-    /// A decoder for records with the columns of `bronze`.
+    /// A decoder for records with the columns of `bronze`, whose files were taken in `file_order`.
     ///
     /// # Errors
     /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a key, a sequence column or a condition does not fit the
     /// records.
-    pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, session: &Session) -> Result<Self> {
+    pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, file_order: FileOrder, session: &Session) -> Result<Self> {
         let resolved = Resolved::new(&plan, bronze)?;
         let operation = OperationReader::new(&plan, bronze, session)?;
         let notes = absent_operation(&operation, &plan, bronze).into_iter().collect();
@@ -84,13 +89,14 @@ impl Decoder {
         let order = [
             Field::new(DELETE, DataType::Boolean, false),
             Field::new(FILE_RANK, DataType::Int32, false),
+            Field::new(FILE_TIME, DataType::Int64, false),
             Field::new(columns::FILE_PATH, DataType::Utf8, false),
             Field::new(columns::ROW_NUMBER, DataType::Int64, false),
         ];
         let rows = resolved.rows();
         let fields = rows.fields().iter().map(|field| field.as_ref().clone());
         let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
-        Ok(Self { plan, resolved, operation, expectations, schema, notes })
+        Ok(Self { plan, resolved, operation, expectations, schema, file_order, notes })
     }
 
     /// The columns of [`Decoded::changes`].
@@ -279,6 +285,7 @@ impl Decoder {
         let paths = batch.column_by_name(columns::FILE_PATH).ok_or_else(|| missing(columns::FILE_PATH))?;
         typed.push(Arc::new(deletes));
         typed.push(Arc::new(self.file_ranks(paths)));
+        typed.push(self.file_times(batch)?);
         typed.push(Arc::clone(paths));
         typed.push(Arc::clone(batch.column_by_name(columns::ROW_NUMBER).ok_or_else(|| missing(columns::ROW_NUMBER))?));
         let all = RecordBatch::try_new(self.schema(), typed)?;
@@ -299,6 +306,17 @@ impl Decoder {
             column: reason.column.clone(),
             value: reason.value.clone(),
             record: Some(record::as_json(batch, row)),
+        })
+    }
+
+    /// What orders the files of a batch before their paths do.
+    fn file_times(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let times = batch.column_by_name(columns::FILE_MODIFICATION_TIME);
+        Ok(match self.file_order {
+            FileOrder::Path => Arc::new(Int64Array::from_value(0, batch.num_rows())),
+            FileOrder::ModificationTime => {
+                arrow::compute::cast(times.ok_or_else(|| missing(columns::FILE_MODIFICATION_TIME))?, &DataType::Int64)?
+            }
         })
     }
 

@@ -1,0 +1,138 @@
+//! A decoder whose rows also have the columns that the folders of their file say.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::util::display::array_value_to_string;
+use lake::{Error, Result};
+
+use crate::decode::{Chunk, Counts, Decoder, folded};
+use crate::discover::FolderValue;
+use crate::evolve::with_member;
+
+/// Adds the values of folders to the rows of a file. A folder outweighs a column of the same name in the file; what
+/// the file says otherwise is rescued.
+pub(super) struct Partitioned {
+    rows: Box<dyn Decoder>,
+    values: Vec<(String, FolderValue)>,
+}
+
+impl Partitioned {
+    /// The rows of `rows` with these columns; `rows` itself when there are none.
+    pub(super) fn over(rows: Box<dyn Decoder>, values: Vec<(String, FolderValue)>) -> Box<dyn Decoder> {
+        if values.is_empty() { rows } else { Box::new(Self { rows, values }) }
+    }
+}
+
+impl Decoder for Partitioned {
+    fn next_chunk(&mut self) -> Result<Option<Chunk>> {
+        let Some(mut chunk) = self.rows.next_chunk()? else { return Ok(None) };
+        for (name, value) in &self.values {
+            add(&mut chunk, name, value)?;
+        }
+        Ok(Some(chunk))
+    }
+
+    fn counts(&self) -> Counts {
+        self.rows.counts()
+    }
+}
+
+fn add(chunk: &mut Chunk, name: &str, value: &FolderValue) -> Result<()> {
+    let rows = chunk.columns.num_rows();
+    let schema = chunk.columns.schema();
+    let held = schema.fields().iter().position(|field| folded(field.name()) == folded(name));
+    let value = match (value, held) {
+        (FolderValue::Absent, Some(_)) => return Ok(()),
+        (FolderValue::Absent, None) => None,
+        (FolderValue::Given(value), _) => value.as_deref(),
+    };
+    let column: ArrayRef = match value {
+        Some(value) => Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, rows))),
+        None => new_null_array(&DataType::Utf8, rows),
+    };
+    let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+    let mut columns = chunk.columns.columns().to_vec();
+    match held {
+        Some(at) => {
+            rescue(chunk, at, value)?;
+            fields[at] = Arc::new(Field::new(fields[at].name(), DataType::Utf8, true));
+            columns[at] = column;
+        }
+        None => {
+            fields.push(Arc::new(Field::new(name, DataType::Utf8, true)));
+            columns.push(column);
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    chunk.columns = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(|error| Error::internal("the columns of folders do not join a file").with_source(error))?;
+    Ok(())
+}
+
+/// Keeps what the file says in the column at `at`, where that is something else than its folder.
+fn rescue(chunk: &mut Chunk, at: usize, value: Option<&str>) -> Result<()> {
+    let (column, rows) = (chunk.columns.column(at), chunk.columns.num_rows());
+    let schema = chunk.columns.schema();
+    for row in (0..rows).filter(|row| column.is_valid(*row)) {
+        let text = array_value_to_string(column, row)
+            .map_err(|error| Error::internal("a value cannot be rendered").with_source(error))?;
+        if Some(text.as_str()) != value {
+            let rescued = chunk.rescued.get_or_insert_with(|| vec![None; rows]);
+            rescued[row] = Some(with_member(rescued[row].take(), schema.field(at).name(), text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Int64Array};
+
+    use super::*;
+
+    struct One(Option<Chunk>);
+
+    impl Decoder for One {
+        fn next_chunk(&mut self) -> Result<Option<Chunk>> {
+            Ok(self.0.take())
+        }
+
+        fn counts(&self) -> Counts {
+            Counts::default()
+        }
+    }
+
+    fn joined(name: &str, value: FolderValue) -> Chunk {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), Some(6), None]));
+        let columns = RecordBatch::try_from_iter([("Shop", numbers)]).expect("a batch");
+        let chunk = Chunk { columns, row_numbers: vec![1, 2, 3], rescued: None, rejects: Vec::new() };
+        let mut decoder = Partitioned::over(Box::new(One(Some(chunk))), vec![(name.to_owned(), value)]);
+        decoder.next_chunk().expect("rows").expect("a chunk")
+    }
+
+    fn texts(chunk: &Chunk, at: usize) -> Vec<Option<&str>> {
+        chunk.columns.column(at).as_string::<i32>().iter().collect()
+    }
+
+    #[test]
+    fn folders_become_columns_of_text() {
+        let chunk = joined("dt", FolderValue::Given(Some("2024-05-01".into())));
+        assert_eq!(
+            (chunk.columns.schema().field(1).name().as_str(), texts(&chunk, 1)),
+            ("dt", vec![Some("2024-05-01"); 3])
+        );
+        assert_eq!(texts(&joined("dt", FolderValue::Given(None)), 1), [None; 3]);
+        assert_eq!(texts(&joined("dt", FolderValue::Absent), 1), [None; 3]);
+    }
+
+    #[test]
+    fn a_folder_outweighs_the_file_and_nothing_is_lost() {
+        let chunk = joined("shop", FolderValue::Given(Some("5".into())));
+        assert_eq!((chunk.columns.num_columns(), texts(&chunk, 0)), (1, vec![Some("5"); 3]));
+        assert_eq!(chunk.rescued, Some(vec![None, Some("{\"Shop\":\"6\"}".into()), None]));
+        let kept = joined("shop", FolderValue::Absent);
+        assert_eq!((kept.columns.column(0).data_type(), kept.rescued), (&DataType::Int64, None));
+    }
+}

@@ -1,0 +1,78 @@
+//! `orchestrator watch`: runs whenever files arrive.
+
+use bronze::watch::Intervals;
+use lake::Clock;
+use lake::report::{EXIT_DONE, RunSummary};
+use lake::spec::Duration;
+
+use crate::run::{Place, stops};
+use crate::spec::Project;
+use crate::watch::{Listener, watch};
+use cli::{Failure, Output, Printer};
+
+/// Watch the landing zone and run what new files touch, until it is stopped
+///
+/// What landed before is run first. A file is taken when it has not changed for its source's `settle`, or at once when
+/// it was renamed into place. What happens is told on stderr, a line for each thing. Failures end nothing: what may
+/// pass is tried again. Ctrl-C (or SIGTERM) lets the running tasks come to a safe end and exits with 0; a second one
+/// ends the process at once, which loses nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  orchestrator watch
+  orchestrator watch --select bronze.orders_cdc,silver.orders
+  orchestrator watch --poll 10s                      folders that send no events (network mounts)
+  orchestrator watch --output json >> runs.jsonl     the summary of each run on stdout, a line each")]
+pub(super) struct Args {
+    /// Only these tasks: `bronze.orders_cdc`; may be given several times, or separated by commas
+    #[arg(long, value_name = "TASK", value_delimiter = ',')]
+    select: Vec<String>,
+    /// Watch this folder instead of the spec's `landing`
+    #[arg(long, value_name = "DIR")]
+    landing: Option<String>,
+    /// List the folders this often instead of waiting for events; buckets and network mounts are listed every 5s anyway
+    #[arg(long, value_name = "DURATION")]
+    poll: Option<Duration>,
+    /// List the folders this often although events tell of changes, in case some were lost
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    rescan: Duration,
+    /// What is printed on stdout: nothing, or the summary of each run
+    #[arg(long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
+    let chosen = project.select(&args.select)?;
+    let place = Place::open(project, args.landing.as_deref(), clock)?;
+    let usual = Intervals::default();
+    let intervals = Intervals {
+        rescan: args.rescan.as_std(),
+        poll: args.poll.map_or(usual.poll, Duration::as_std),
+        always_poll: args.poll.is_some(),
+    };
+    for (option, interval) in [("rescan", intervals.rescan), ("poll", intervals.poll)] {
+        if interval.is_zero() {
+            return Err(lake::Error::spec(format!("`--{option}` needs some time, 1s for instance")).into());
+        }
+    }
+    let mut listener = Told { printer: *printer, output: args.output };
+    watch(project, place, &chosen, intervals, stops(), &mut listener).await?;
+    Ok(EXIT_DONE)
+}
+
+struct Told {
+    printer: Printer,
+    output: Output,
+}
+
+impl Listener for Told {
+    fn say(&mut self, line: &str) {
+        self.printer.note(line);
+    }
+
+    fn ran(&mut self, summary: &RunSummary) {
+        if self.output == Output::Json {
+            // Tables are kept right also when nobody reads the summaries any more.
+            let _ = self.printer.data(&format!("{}\n", summary.to_json()));
+        }
+    }
+}
