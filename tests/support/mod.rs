@@ -9,3 +9,4 @@ pub(crate) mod program;
 pub(crate) mod project;
 pub(crate) mod rows;
 pub(crate) mod summary;
+pub(crate) mod watching;

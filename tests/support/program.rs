@@ -46,6 +46,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The process, for one that is watched while it runs.
+    pub(crate) fn into_child(self) -> Child {
+        self.child
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(self) -> Outcome {
         let output = self.child.wait_with_output().expect("the program's output");

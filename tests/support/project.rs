@@ -96,6 +96,26 @@ impl Project {
         program::start("orchestrator", self.path(), &["run", "--output", "json"], None)
     }
 
+    /// Starts `orchestrator watch`.
+    pub(crate) fn start_watch(&self, args: &[&str]) -> std::process::Child {
+        self.watch(args, None)
+    }
+
+    /// Starts `orchestrator watch` with an armed fault point.
+    pub(crate) fn start_watch_with(&self, fault: &str, args: &[&str]) -> std::process::Child {
+        self.watch(args, Some(fault))
+    }
+
+    fn watch(&self, args: &[&str], fault: Option<&str>) -> std::process::Child {
+        let args: Vec<&str> = std::iter::once("watch").chain(args.iter().copied()).collect();
+        program::start("orchestrator", self.path(), &args, fault).into_child()
+    }
+
+    /// Runs `bronze` with these arguments.
+    pub(crate) fn bronze(&self, args: &[&str], fault: Option<&str>) -> Outcome {
+        program::run("bronze", self.path(), args, fault)
+    }
+
     /// `bronze`, `silver` or `gold`, run for its whole layer; must end with 0.
     pub(crate) fn run_layer(&self, layer: &str) -> Summary {
         let summary = summary_of(&program::run(layer, self.path(), &["run", "--output", "json"], None).expect(0));

@@ -24,6 +24,8 @@ use crate::run::storage_inside;
 
 /// Between a first event and the look at what happened: writers cause many.
 const GATHERING: Duration = Duration::from_millis(50);
+/// How often a folder is asked for that comes and goes.
+const FOLLOWS_MAX: usize = 8;
 
 /// How often folders are listed.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +103,7 @@ enum Events {
     /// Nobody; the folder is listed often.
     None,
     /// The system, for this folder and all below it.
-    Folder(PathBuf, Option<Identity>),
+    Folder(PathBuf, Identity),
     /// The system, for a folder above: that of the source is not there.
     Above(PathBuf),
 }
@@ -217,54 +219,47 @@ impl Watcher {
         notices
     }
 
-    /// Asks for the events of the folder of a source, or of the nearest one above while it is not there.
+    /// Asks for the events of the folder of a source, or of the nearest one above while it is not there; again, when
+    /// folders came or went meanwhile.
     fn follow_folder(&mut self, index: usize) -> std::result::Result<(), String> {
         let (Some(native), Some(root)) = (&mut self.native, self.landing.local_path()) else { return Ok(()) };
-        let source = &mut self.sources[index];
-        let folder = root.join(&source.plan.folder);
-        let recursive = source.plan.recursive;
-        let wanted = match identity(&folder) {
-            Some(identity) => Events::Folder(folder, Some(identity)),
-            None => {
-                let above = folder.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(root);
-                Events::Above(above.to_owned())
-            }
-        };
-        if source.events == wanted {
-            return Ok(());
-        }
-        if let Events::Folder(held, _) | Events::Above(held) = std::mem::replace(&mut source.events, Events::None) {
-            native.unwatch(&held);
-        }
-        let asked = match &wanted {
-            Events::Folder(folder, _) => match mounts::shared_file_system(folder) {
-                Some(kind) => Err(format!("others write to a file system of kind {kind} as well")),
-                None => native.watch(folder, recursive),
-            },
-            Events::Above(above) => native.watch(above, false),
-            Events::None => Ok(()),
-        };
-        match asked {
-            Ok(()) => source.events = wanted,
-            Err(reason) => {
-                if let Events::Folder(held, _) | Events::Above(held) = &wanted {
-                    native.unwatch(held);
+        for _ in 0..FOLLOWS_MAX {
+            let source = &mut self.sources[index];
+            let folder = root.join(&source.plan.folder);
+            let wanted = match identity(&folder) {
+                Some(identity) => Events::Folder(folder, identity),
+                None => {
+                    let above = folder.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(root);
+                    Events::Above(above.to_owned())
                 }
-                return Err(reason);
+            };
+            if source.events == wanted {
+                return Ok(());
             }
-        }
-        // What was given up or asked for here may be what another source needs as well; that it may be gone by now is
-        // seen when it is listed.
-        let above = self.sources.iter().filter_map(|source| match &source.events {
-            Events::Above(held) => Some((held, false)),
-            _ => None,
-        });
-        let folders = self.sources.iter().filter_map(|source| match &source.events {
-            Events::Folder(held, _) => Some((held, source.plan.recursive)),
-            _ => None,
-        });
-        for (held, recursive) in above.chain(folders) {
-            let _ = native.watch(held, recursive);
+            if let Events::Folder(held, _) | Events::Above(held) = std::mem::replace(&mut source.events, Events::None) {
+                native.unwatch(&held);
+            }
+            let asked = match &wanted {
+                Events::Folder(folder, _) => match mounts::shared_file_system(folder) {
+                    Some(kind) => Err(format!("others write to a file system of kind {kind} as well")),
+                    None => native.watch(folder, source.plan.recursive),
+                },
+                Events::Above(above) => native.watch(above, false),
+                Events::None => Ok(()),
+            };
+            match asked {
+                Ok(()) => source.events = wanted,
+                // A folder that was there a moment ago: look again.
+                Err(_) if matches!(&wanted, Events::Folder(folder, _) | Events::Above(folder) if !folder.is_dir()) => {}
+                Err(reason) => {
+                    if let Events::Folder(held, _) | Events::Above(held) = &wanted {
+                        native.unwatch(held);
+                    }
+                    follow_all(native, &self.sources);
+                    return Err(reason);
+                }
+            }
+            follow_all(native, &self.sources);
         }
         Ok(())
     }
@@ -366,6 +361,24 @@ impl Watched {
         };
         let (table, path, whole) = (self.plan.table.clone(), path.to_owned(), touch == Touch::Renamed);
         notices.push(Notice::File { table, path, size, again, whole });
+    }
+}
+
+/// Asks for the events of all sources once more: what was given up, or asked for in another way, may be what another
+/// source needs. What is gone by now is seen when it is listed.
+fn follow_all(native: &mut Native, sources: &[Watched]) {
+    let above = sources.iter().filter_map(|source| match &source.events {
+        Events::Above(held) => Some((held, false)),
+        _ => None,
+    });
+    let folders = sources.iter().filter_map(|source| match &source.events {
+        Events::Folder(held, _) => Some((held, source.plan.recursive)),
+        _ => None,
+    });
+    for (held, recursive) in above.chain(folders) {
+        if let Err(reason) = native.watch(held, recursive) {
+            tracing::debug!(folder = %held.display(), reason, "the folder is not watched any more");
+        }
     }
 }
 
