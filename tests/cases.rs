@@ -2,9 +2,9 @@
 //!
 //! `CASE=39` in the environment runs the cases whose name starts so. What this harness does otherwise than
 //! `tests/cases/README.md` says, as long as the program cannot do it: `table@stepN` is read at the end of that step
-//! and not by time travel, `action: watch` runs once after each of its steps, and the cases of `WAITING` are not driven. It
-//! checks more in two places: a step without an `expect` must end with 0 or as the case ends, and a `kill_after` must
-//! really have killed the run.
+//! and not by time travel, and the cases of `WAITING` are not driven. It checks more in three places: a step without an
+//! `expect` must end with 0 or as the case ends, a `kill_after` must really have killed the run, and a watch must end
+//! with 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,6 +19,7 @@ use crate::support::case::{self, Action, Case, Expect, Land, Mtime, Step};
 use crate::support::program::{Outcome, workspace};
 use crate::support::project::{Project, files_below, summary_of};
 use crate::support::rows::Rows;
+use crate::support::watching::{IDLE, Watching};
 use crate::support::{csv, parallel};
 
 /// Cases that ask for an option that the program refuses as not supported yet. They only check that it says so; once it
@@ -59,8 +60,19 @@ fn drive(case: &Case) {
     }
     let mut past = BTreeMap::new();
     let mut last = None;
+    let mut watch: Option<Watching> = None;
     for (index, step) in case.steps.iter().enumerate() {
+        if is_watched(step) && watch.is_none() {
+            watch = Some(begin_watch(&project));
+        }
         land(&project, &inputs.folder, step);
+        if !case.steps.get(index + 1).is_some_and(is_watched)
+            && let Some(mut watch) = watch.take()
+        {
+            watch.expect(&["run started"]);
+            watch.expect(&[IDLE]);
+            watch.end().expect(0);
+        }
         let outcome = if step.run { act(&project, step, case) } else { None };
         remember(&project, case, index + 1, &mut past);
         if let Some(expect) = &step.expect {
@@ -108,6 +120,17 @@ fn land(project: &Project, folder: &Path, step: &Step) {
         let at = step.mtime.as_ref().and_then(|mtime: &Mtime| mtime.of(&to));
         project.land_file(&from, Path::new(&to), at);
     }
+}
+
+fn is_watched(step: &Step) -> bool {
+    matches!(step.action, Some(Action::Watch))
+}
+
+/// A watch that has seen what is there.
+fn begin_watch(project: &Project) -> Watching {
+    let mut watch = Watching::new(project.start_watch(&[]));
+    watch.expect(&[IDLE]);
+    watch
 }
 
 /// What the step does; its outcome, when there is one that can be checked.

@@ -68,7 +68,7 @@ fn tables_are_right_whatever_writers_do() {
     let mut file = OpenOptions::new().create(true).append(true).open(&path).expect("a file");
     file.write_all(b"order_id,status,ts\n").expect("a header");
     for number in 0..24 {
-        file.write_all(format!("{},slow,2\n", 10 + number).as_bytes()).expect("a line");
+        file.write_all(format!("{},slow,2\n", 100 + number).as_bytes()).expect("a line");
         pause(60);
     }
     drop(file);

@@ -54,7 +54,9 @@ pub(crate) async fn clean(work: Work<'_>, target: &Target, ledger: &Ledger, foun
     let (done, newest_us) = (target.done().await?, target.newest_file_us()?);
     let now = work.lake.clock().now();
     let mut cleaned = Cleaned::default();
-    for file in found.known.iter().chain(&found.ready).filter(|file| file.unreadable.is_none()) {
+    let mut files: Vec<_> = found.known.iter().chain(&found.ready).filter(|file| file.unreadable.is_none()).collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    for file in files {
         let Some((batch, _)) = ledger.taken(file).filter(|(batch, _)| *batch <= done) else { continue };
         if work.ctx.stop.is_raised() || !is_due(ledger, batch, newest_us, retention, now) {
             continue;
