@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use bronze::ledger::{Entry, Ledger, Status};
+
 use crate::support::project::{Project, files_below, summary_of};
 
 fn spec(options: &str) -> String {
@@ -210,4 +212,40 @@ fn a_folder_that_is_missing_is_said_and_one_that_is_gone_is_an_error() {
     project.orchestrator(&["run", "--landing", "other"]).expect(0);
     fs::rename(project.landing().join("away"), project.landing().join("in")).expect("renamed");
     project.assert_settled();
+}
+
+#[test]
+fn rows_that_are_there_outweigh_what_another_run_noted() {
+    let project = Project::new(&spec(""));
+    project.land("in/a.csv", b"id,v,ts\n1,a,1\n", None);
+    project.land("in/b.csv", b"id,v,ts\n2,b,1\n", None);
+    project.run();
+    // A run that read the batch at the same time found `a.csv` gone, and said so too late.
+    let root = lake::Root::open("lakehouse", project.path()).expect("a root");
+    let lake = lake::Lake::new(root, lake::Clock::system(), lake::session::Engine::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut ledger = Ledger::open(&lake, "s").await.expect("a ledger");
+        let file = ledger.batch(1).into_iter().find(|file| file.path == "in/a.csv").expect("a planned file");
+        let run = lake::RunId::new(lake.clock());
+        let noted = ledger.note(vec![Entry::new(Some(1), &file, Status::Gone, "gone")], &run).await;
+        assert!(noted.expect("noted") && !ledger.knows(&file) && ledger.is_unsettled(1));
+    });
+    project.assert_settled();
+    assert_eq!(project.count("bronze.s"), 2);
+    project.land("in/c.csv", b"id,v,ts\n3,c,1\n", None);
+    project.run();
+    assert_eq!(project.count("bronze.s"), 3);
+}
+
+#[test]
+fn a_report_covers_all_attempts_of_a_run() {
+    let project = Project::new(&spec(", max_files_per_batch: 1"));
+    for (name, id) in [("a", 1), ("b", 2), ("c", 3)] {
+        project.land(format!("in/{name}.csv"), format!("id,v,ts\n{id},x,1\n").as_bytes(), None);
+    }
+    let outcome = project.run_with(Some("bronze_data_written:fail:3")).expect(0);
+    let summary = summary_of(&outcome);
+    let task = summary.task("bronze.s");
+    assert_eq!((task.attempts, task.files, task.appended), (2, 3, 3), "{}", outcome.story());
 }

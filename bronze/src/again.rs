@@ -4,6 +4,7 @@
 //! contents counts any more, up to the last batch that is planned: the next run finds them like new files and makes
 //! them part of one batch. Who asks again before that run changes nothing, since then the files wait already.
 
+use lake::events::Level;
 use lake::report::{counted, grid::Align, grid::Grid};
 use lake::run::RunContext;
 use lake::{Error, ErrorKind, Lake, Result, Root, TableName};
@@ -13,6 +14,7 @@ use crate::append::Target;
 use crate::discover::{FoundFile, Globs, list};
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
+use crate::progress::named;
 use crate::run::storage_inside;
 
 /// How often the ledger is read again because another run wrote to it.
@@ -133,7 +135,14 @@ impl Again {
                 Entry::new(Some(upto), file, Status::Again, format!("asked for: {}", outlook.text()))
             };
             let entries: Vec<Entry> = changed.map(entry).collect();
-            if entries.is_empty() || ledger.note(entries, &ctx.run).await? {
+            if entries.is_empty() {
+                return Ok(again);
+            }
+            let paths: Vec<String> = entries.iter().map(|entry| entry.file.path.clone()).collect();
+            if ledger.note(entries, &ctx.run).await? {
+                let message = format!("asked for once more: {}", named(&paths));
+                let task = self.table.to_string();
+                ctx.events.record(Some(&task), "files_asked_for", Level::Info, message, json!({"paths": paths}));
                 return Ok(again);
             }
         }

@@ -19,7 +19,7 @@ pub mod spec;
 mod waiting;
 pub mod watch;
 
-pub use plan::{SourcePlan, compile};
+pub use plan::{SourcePlan, check_together, compile};
 pub use run::{Told, run};
 pub use spec::Source;
 pub use waiting::{Waiting, waiting};

@@ -51,7 +51,9 @@ impl Layer for Bronze {
     fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<SourcePlan> {
         let entries = document.section("bronze", problems);
         let plans = entries.iter().filter_map(|entry| bronze::compile(entry, problems));
-        plans.map(|plan| plan.in_zone(header.timezone)).collect()
+        let plans: Vec<SourcePlan> = plans.map(|plan| plan.in_zone(header.timezone)).collect();
+        bronze::check_together(&plans.iter().collect::<Vec<_>>(), problems);
+        plans
     }
 
     fn table(plan: &SourcePlan) -> TableName {

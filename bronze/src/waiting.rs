@@ -35,7 +35,9 @@ pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<W
     let at_once = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
     let skip = storage_inside(lake.root(), landing)?;
     let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), None, |file| ledger.knows(file)).await?;
-    let new = sorted(found.ready, plan);
+    // What is there at the start of a source that takes only what comes later is not taken.
+    let leaves_all = !plan.include_existing_files && ledger.is_new();
+    let new = if leaves_all { Vec::new() } else { sorted(found.ready, plan) };
     let paths = |files: &[FoundFile], of: &dyn Fn(&FoundFile) -> bool| {
         files.iter().filter(|file| of(file)).map(|file| file.path.clone()).collect()
     };

@@ -2,7 +2,7 @@
 //!
 //! A file is taken when it has not changed for the source's `settle` time. Files younger than that are waited for,
 //! once and together, no longer than `settle`; one that still changes then is left for the next run. A run that a
-//! watcher started does not wait: the watcher knows since when a file stands still, and comes again.
+//! watcher started leaves them without a word: the watcher knows since when a file stands still, and comes again.
 
 mod filter;
 mod local;
@@ -103,9 +103,7 @@ pub async fn discover(
         if rest.is_zero() {
             sightings.inspect(|sightings| sightings.done(&file));
             found.settled(file, plan);
-        } else if sightings.is_some() {
-            found.changing.push(file.path);
-        } else {
+        } else if sightings.is_none() {
             wait = wait.max(rest);
             young.insert(file.path.clone(), file);
         }

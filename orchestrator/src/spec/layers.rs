@@ -28,6 +28,14 @@ impl Job {
         }
     }
 
+    /// The plan of a bronze source.
+    pub(crate) fn source(&self) -> Option<&SourcePlan> {
+        match self {
+            Self::Bronze(plan) => Some(plan),
+            _ => None,
+        }
+    }
+
     /// The keys of a silver table.
     fn keys(&self, name: &TableName) -> Option<(TableName, Vec<String>)> {
         match self {
@@ -48,11 +56,13 @@ impl Job {
 
 /// The plans of all sections, in the order of the spec; entries with problems are left out.
 pub(super) fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<(TableName, Job)> {
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<(TableName, Job)> = Vec::new();
     for entry in document.section("bronze", problems) {
         let plan = bronze::compile(&entry, problems).map(|plan| plan.in_zone(header.timezone));
         jobs.extend(plan.map(|plan| (TableName::bronze(&entry.name), Job::Bronze(Box::new(plan)))));
     }
+    let plans: Vec<&SourcePlan> = jobs.iter().filter_map(|(_, job)| job.source()).collect();
+    bronze::check_together(&plans, problems);
     let sources = document.names("bronze");
     for entry in document.section("silver", problems) {
         let plan = silver::compile(&entry, &sources, header.timezone, problems);

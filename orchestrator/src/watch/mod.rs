@@ -20,7 +20,7 @@ use lake::{Error, Result, Retry, TableName};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::run::{Finished, Observer, Place, run};
-use crate::spec::{Job, Project};
+use crate::spec::Project;
 use agenda::Agenda;
 use story::Story;
 
@@ -47,8 +47,12 @@ pub(crate) async fn watch(
     stop: UnboundedReceiver<()>,
     listener: &mut dyn Listener,
 ) -> Result<()> {
-    let sources: Vec<SourcePlan> =
-        project.tasks.iter().filter(|task| chosen.contains(&task.name)).filter_map(source).collect();
+    let sources: Vec<SourcePlan> = project
+        .tasks
+        .iter()
+        .filter(|task| chosen.contains(&task.name))
+        .filter_map(|task| task.job.source().cloned())
+        .collect();
     if sources.is_empty() {
         return Err(Error::spec("no bronze source is among the chosen tasks: there is nothing to watch"));
     }
@@ -79,13 +83,6 @@ pub(crate) async fn watch(
     let line = watch.story.ends(clock.now(), watch.runs);
     watch.listener.say(&line);
     Ok(())
-}
-
-fn source(task: &crate::spec::Task) -> Option<SourcePlan> {
-    match &task.job {
-        Job::Bronze(plan) => Some(plan.as_ref().clone()),
-        _ => None,
-    }
 }
 
 struct Watch<'a> {

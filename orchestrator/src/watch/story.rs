@@ -6,8 +6,8 @@ use std::time::Duration;
 use bronze::watch::Notice;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use lake::report::{RunSummary, TaskOutcome, TaskStatus, counted, duration, thousands};
-use lake::{Error, TableName};
+use lake::report::{RunSummary, TaskOutcome, TaskState, TaskStatus, counted, duration, thousands};
+use lake::{Error, Layer, TableName};
 
 use crate::spec::{Job, Task};
 
@@ -42,12 +42,13 @@ impl Story {
         let text = match notice {
             Notice::File { table, path, size, again, whole } => {
                 let verb = if *again { "came again with other content" } else { "arrived" };
+                let so_far = if *whole { "" } else { " so far" };
                 let next = match (whole, settle(table)) {
                     (true, _) => "complete: it was renamed into place".to_owned(),
                     (false, settle) if settle.is_zero() => "taken as it is (`settle: 0s`)".to_owned(),
                     (false, settle) => format!("waiting until it has not changed for {}", duration(settle)),
                 };
-                format!("{path} {verb} ({} bytes so far), {next}", thousands(*size))
+                format!("{path} {verb} ({} bytes{so_far}), {next}", thousands(*size))
             }
             Notice::Polled { table, because } => format!("{table}: its folder is listed every few seconds: {because}"),
             Notice::Rescan(because) => format!("the folders are listed again: {because}"),
@@ -78,7 +79,9 @@ impl Story {
                 let reason = file.reason.replace('\n', "; ");
                 text.push_str(&self.line(now, &format!("{} is refused: {reason}", file.path)));
             }
-            for note in &report.notes {
+            // What a table waits for is the same after every run, until there is something to tell.
+            let has_news = report.state == TaskState::Changed || report.table.layer == Layer::Bronze;
+            for note in report.notes.iter().filter(|_| has_news) {
                 text.push_str(&self.line(now, &format!("{}: {note}", report.table)));
             }
         }
