@@ -8,6 +8,7 @@
 mod mounts;
 mod native;
 mod sightings;
+mod watched;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ use lake::{Clock, Result, Root, TableName};
 
 use self::native::{Hints, Native};
 pub use self::sightings::{Sighting, Sightings, Touch};
-use crate::discover::{Request, list, modified_us};
+use self::watched::{Events, Watched, identity};
+use crate::discover::list;
 use crate::plan::SourcePlan;
 use crate::run::storage_inside;
 
@@ -87,30 +89,6 @@ pub struct Watcher {
     sources: Vec<Watched>,
 }
 
-/// A source with what is known of its folder.
-struct Watched {
-    plan: SourcePlan,
-    skip: Option<String>,
-    sightings: Sightings,
-    events: Events,
-    listed_at: Option<DateTime<Utc>>,
-    troubled: bool,
-}
-
-/// Who tells of the changes of a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Events {
-    /// Nobody; the folder is listed often.
-    None,
-    /// The system, for this folder and all below it.
-    Folder(PathBuf, Identity),
-    /// The system, for a folder above: that of the source is not there.
-    Above(PathBuf),
-}
-
-/// What a folder is besides its name: one that was made again is another.
-type Identity = (u64, u64);
-
 impl Watcher {
     /// A watcher of the folders of `plans`; what is there already is seen at the first look. `storage` is the root of
     /// the tables, which may lie below the landing root.
@@ -125,15 +103,7 @@ impl Watcher {
         clock: Clock,
     ) -> Result<(Self, Vec<Notice>)> {
         let skip = storage_inside(storage, landing)?;
-        let watched = |plan| Watched {
-            plan,
-            skip: skip.clone(),
-            sightings: Sightings::default(),
-            events: Events::None,
-            listed_at: None,
-            troubled: false,
-        };
-        let sources = plans.into_iter().map(watched).collect();
+        let sources = plans.into_iter().map(|plan| Watched::new(plan, skip.clone())).collect();
         let mut watcher = Self { landing: landing.clone(), clock, intervals, native: None, sources };
         let notices = watcher.begin();
         Ok((watcher, notices))
@@ -188,10 +158,8 @@ impl Watcher {
     }
 
     fn due(&self, source: &Watched) -> DateTime<Utc> {
-        let interval = match source.events {
-            Events::None => self.intervals.poll,
-            _ => self.intervals.rescan,
-        };
+        let is_polled = source.events == Events::None || source.has_gaps;
+        let interval = if is_polled { self.intervals.poll } else { self.intervals.rescan };
         let interval = TimeDelta::from_std(interval).unwrap_or(TimeDelta::MAX);
         source.listed_at.map_or(DateTime::UNIX_EPOCH, |at| at + interval)
     }
@@ -266,8 +234,16 @@ impl Watcher {
 
     fn follow(&mut self, hints: Hints, notices: &mut Vec<Notice>) {
         if let Some(reason) = hints.lost {
-            notices.push(Notice::Rescan(reason));
             self.sources.iter_mut().for_each(|source| source.listed_at = None);
+            if hints.limited {
+                // Which source the folder without events belongs to is not told.
+                for source in self.sources.iter_mut().filter(|source| !source.has_gaps && source.plan.recursive) {
+                    source.has_gaps = true;
+                    notices.push(Notice::Polled { table: source.plan.table.clone(), because: reason.clone() });
+                }
+            } else {
+                notices.push(Notice::Rescan(reason));
+            }
         }
         let Some(root) = self.landing.local_path() else { return };
         let now = self.clock.now();
@@ -313,57 +289,6 @@ impl Watcher {
     }
 }
 
-impl Watched {
-    /// True for a path inside the folder of the source, or the folder itself.
-    fn reaches(&self, path: &str) -> bool {
-        let folder = self.plan.folder.as_str();
-        folder.is_empty() || path == folder || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-    }
-
-    /// Follows a hint: a file is looked at; for a folder, which may have come with files, all is listed.
-    fn touched(&mut self, real: &Path, path: &str, touch: Touch, now: DateTime<Utc>, notices: &mut Vec<Notice>) {
-        if real.is_dir() {
-            self.listed_at = None;
-        } else {
-            self.look_at(real, path, touch, now, notices);
-        }
-    }
-
-    fn look_at(&self, real: &Path, path: &str, touch: Touch, now: DateTime<Utc>, notices: &mut Vec<Notice>) {
-        if !Request::of(&self.plan, self.skip.as_deref()).reaches(path) {
-            return;
-        }
-        match std::fs::metadata(real) {
-            Ok(metadata) if metadata.is_file() => {
-                self.see(path, metadata.len(), modified_us(&metadata), touch, now, notices);
-            }
-            // What cannot be looked at is gone, or a run says what is wrong with it.
-            _ => self.sightings.forget(path),
-        }
-    }
-
-    fn see(
-        &self,
-        path: &str,
-        size: u64,
-        modified_us: i64,
-        touch: Touch,
-        now: DateTime<Utc>,
-        notices: &mut Vec<Notice>,
-    ) {
-        if size == 0 && self.plan.filter.skips_empty() {
-            return;
-        }
-        let again = match self.sightings.see(path, size, modified_us, touch, now) {
-            Sighting::Arrived => false,
-            Sighting::Changed => true,
-            Sighting::Growing | Sighting::Same => return,
-        };
-        let (table, path, whole) = (self.plan.table.clone(), path.to_owned(), touch == Touch::Renamed);
-        notices.push(Notice::File { table, path, size, again, whole });
-    }
-}
-
 /// Asks for the events of all sources once more: what was given up, or asked for in another way, may be what another
 /// source needs. What is gone by now is seen when it is listed.
 fn follow_all(native: &mut Native, sources: &[Watched]) {
@@ -380,15 +305,4 @@ fn follow_all(native: &mut Native, sources: &[Watched]) {
             tracing::debug!(folder = %held.display(), reason, "the folder is not watched any more");
         }
     }
-}
-
-fn identity(folder: &Path) -> Option<Identity> {
-    let metadata = std::fs::metadata(folder).ok().filter(std::fs::Metadata::is_dir)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        Some((metadata.dev(), metadata.ino()))
-    }
-    #[cfg(not(unix))]
-    Some((0, u64::try_from(modified_us(&metadata)).unwrap_or(0)))
 }

@@ -20,6 +20,8 @@ pub(super) struct Hints {
     pub(super) touched: BTreeMap<PathBuf, Touch>,
     /// Why all must be listed again.
     pub(super) lost: Option<String>,
+    /// True when a limit of the system keeps folders from being watched.
+    pub(super) limited: bool,
 }
 
 /// The events of this machine for some folders. The thread of the library sleeps until something happens.
@@ -54,7 +56,10 @@ impl Queue {
                     hints.add(path, touch);
                 }
             }
-            Err(error) => hints.lost = Some(explain(&error)),
+            Err(error) => {
+                hints.limited |= matches!(error.kind, ErrorKind::MaxFilesWatch);
+                hints.lost = Some(explain(&error));
+            }
         }
         drop(hints);
         self.bell.notify_one();
@@ -173,6 +178,7 @@ mod tests {
         queue.take(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
         assert!(queue.hints().lost.take().is_some_and(|why| why.contains("more happened")));
         queue.take(Err(notify::Error::new(ErrorKind::MaxFilesWatch)));
+        assert!(queue.hints().limited);
         assert!(queue.hints().lost.take().is_some_and(|why| why.contains("fs.inotify.max_user_watches")));
         let instances = explain(&notify::Error::io(std::io::Error::from_raw_os_error(24)));
         assert!(instances.contains("fs.inotify.max_user_instances"), "{instances}");

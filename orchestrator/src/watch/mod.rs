@@ -7,10 +7,11 @@
 mod agenda;
 mod story;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bronze::SourcePlan;
+use bronze::plan::Clean;
 use bronze::watch::{Intervals, Watcher};
 use chrono::{DateTime, TimeDelta, Utc};
 use lake::report::{RunSummary, TaskOutcome, TaskStatus};
@@ -24,6 +25,9 @@ use crate::spec::Project;
 use agenda::Agenda;
 use story::Story;
 
+/// Where `clean_source` is on, files that may go are looked for though nothing arrives: as often as the retention is
+/// long, within these bounds.
+const CLEANING: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 /// How far away a moment is that never comes.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -75,6 +79,7 @@ pub(crate) async fn watch(
         story,
         listener,
         stop,
+        ran_at: BTreeMap::new(),
         runs: 0,
         is_idle: false,
     };
@@ -96,6 +101,8 @@ struct Watch<'a> {
     story: Story,
     listener: &'a mut dyn Listener,
     stop: UnboundedReceiver<()>,
+    /// When each source was run last.
+    ran_at: BTreeMap<TableName, DateTime<Utc>>,
     runs: u64,
     is_idle: bool,
 }
@@ -111,7 +118,8 @@ impl Watch<'_> {
             self.schedule();
             self.say_idle();
             let now = self.now();
-            let rest = self.agenda.next().map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
+            let next = [self.agenda.next(), self.cleaning().map(|(at, _)| at)].into_iter().flatten().min();
+            let rest = next.map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
             let clock = self.place.lake.clock().clone();
             tokio::select! {
                 biased;
@@ -179,12 +187,28 @@ impl Watch<'_> {
         }
         let now = self.now();
         due.retain(|table| self.is_ready(table, now));
+        let mut because = "files";
         if due.is_empty() {
-            return false;
+            let Some((_, table)) = self.cleaning().filter(|(at, _)| *at <= now) else { return false };
+            because = "files that may go";
+            due.insert(table);
         }
         let with_dependents = self.project.graph.with_dependents(&due);
         let chosen = with_dependents.intersection(self.chosen).cloned().collect();
-        self.run("files", due, chosen).await
+        self.run(because, due, chosen).await
+    }
+
+    /// The source whose files are next to be looked at because some may be cleared away, and when.
+    fn cleaning(&self) -> Option<(DateTime<Utc>, TableName)> {
+        let next = self.sources.iter().filter_map(|source| {
+            let retention = match &source.clean {
+                Clean::Off => return None,
+                Clean::Delete { retention } | Clean::Move { retention, .. } => *retention,
+            };
+            let every = TimeDelta::from_std(retention.clamp(CLEANING.0, CLEANING.1)).unwrap_or(TimeDelta::MAX);
+            Some((*self.ran_at.get(&source.table)? + every, source.table.clone()))
+        });
+        next.min()
     }
 
     /// False for a source whose fresh files all changed again just now; it is asked for once more.
@@ -200,6 +224,8 @@ impl Watch<'_> {
         self.listener.say(&line);
         self.is_idle = false;
         self.runs += 1;
+        let now = self.now();
+        self.ran_at.extend(sources.into_iter().map(|source| (source, now)));
         let (tell, heard) = mpsc::unbounded_channel();
         let mut quiet = Quiet;
         let mut stopped = false;
@@ -218,7 +244,7 @@ impl Watch<'_> {
             }
         };
         let now = self.now();
-        let line = self.story.run_ends(now, &summary);
+        let line = self.story.run_ends(now, &summary, stopped);
         self.listener.say(&line);
         self.listener.ran(&summary);
         if let Err(error) = recorded {

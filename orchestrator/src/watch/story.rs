@@ -67,11 +67,21 @@ impl Story {
     }
 
     /// What a run did.
-    pub(super) fn run_ends(&self, now: DateTime<Utc>, summary: &RunSummary) -> String {
+    pub(super) fn run_ends(&self, now: DateTime<Utc>, summary: &RunSummary, stopped: bool) -> String {
         let mut text = String::new();
-        let news: Vec<String> = summary.tasks.iter().filter_map(task_news).collect();
-        let word = if summary.count(TaskStatus::Failed) > 0 { "failed" } else { "done" };
-        let what = if news.is_empty() { "nothing new".to_owned() } else { news.join("; ") };
+        // What a stop has ended is not news: the next run does it.
+        let is_told = |task: &&TaskOutcome| !stopped || task.status == TaskStatus::Succeeded;
+        let news: Vec<String> = summary.tasks.iter().filter(is_told).filter_map(task_news).collect();
+        let word = match (stopped, summary.count(TaskStatus::Failed)) {
+            (true, 1..) => "stopped",
+            (_, 0) => "done",
+            (false, _) => "failed",
+        };
+        let what = match (news.is_empty(), word) {
+            (true, "stopped") => "what is left is for the next run".to_owned(),
+            (true, _) => "nothing new".to_owned(),
+            (false, _) => news.join("; "),
+        };
         let elapsed = duration(summary.elapsed);
         text.push_str(&self.line(now, &format!("run {} {word} in {elapsed}: {what}", summary.run)));
         for report in summary.tasks.iter().filter_map(|task| task.report.as_ref()) {
@@ -140,5 +150,72 @@ fn task_news(task: &TaskOutcome) -> Option<String> {
         TaskStatus::Skipped => {
             Some(format!("{name} skipped: {}", task.skipped_because.as_deref().unwrap_or("not started")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lake::ErrorKind;
+    use lake::report::{FailedFile, Figures, TaskReport};
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(seconds)
+    }
+
+    fn summary(tasks: Vec<TaskOutcome>) -> RunSummary {
+        let (run, spec, elapsed) = ("r1".to_owned(), "p.yaml".to_owned(), Duration::from_millis(300));
+        RunSummary { run, spec, started_at: at(0), elapsed, tasks }
+    }
+
+    #[test]
+    fn arrivals_say_what_they_wait_for() {
+        let story = Story { zone: Tz::Europe__Lisbon };
+        let file = |again, whole| Notice::File {
+            table: TableName::bronze("s"),
+            path: "in/a.csv".into(),
+            size: 1_234,
+            again,
+            whole,
+        };
+        let told = |notice, settle| story.notice(at(3_600), &notice, |_| Duration::from_secs(settle));
+        assert_eq!(
+            told(file(false, false), 2),
+            "02:00:00  in/a.csv arrived (1,234 bytes so far), waiting until it has not changed for 2.00 s\n"
+        );
+        assert!(
+            told(file(true, true), 2)
+                .ends_with("came again with other content (1,234 bytes), complete: it was renamed into place\n")
+        );
+        assert!(told(file(false, false), 0).contains("taken as it is"));
+    }
+
+    #[test]
+    fn a_run_is_told_by_what_it_did() {
+        let story = Story { zone: Tz::UTC };
+        let table = TableName::bronze("s");
+        let report = TaskReport {
+            state: TaskState::Changed,
+            figures: Figures { files: 1, appended: 2_000, quarantined: 3, ..Figures::default() },
+            failed_files: vec![FailedFile {
+                path: "in/b.csv".into(),
+                reason: "cut\nhint: send it again".into(),
+                new: true,
+            }],
+            ..TaskReport::up_to_date(table.clone(), Some(1))
+        };
+        let waits = TaskReport { notes: vec!["waits".into()], ..TaskReport::up_to_date(TableName::gold("g"), None) };
+        let done =
+            summary(vec![TaskOutcome::done(report, 1, Duration::ZERO), TaskOutcome::done(waits, 1, Duration::ZERO)]);
+        assert_eq!(
+            story.run_ends(at(0), &done, false),
+            "00:00:00  run r1 done in 0.30 s: bronze.s 1 file, 2,000 rows, 3 in quarantine\n\
+             00:00:00  in/b.csv is refused: cut; hint: send it again\n"
+        );
+        let error = Error::new(ErrorKind::Store, "no answer");
+        let failed = || summary(vec![TaskOutcome::failed(table.clone(), error.clone(), 1, Duration::ZERO)]);
+        assert!(story.run_ends(at(0), &failed(), false).contains("failed in 0.30 s: bronze.s failed: no answer"));
+        assert!(story.run_ends(at(0), &failed(), true).contains("stopped in 0.30 s: what is left is for the next run"));
+        assert!(story.run_ends(at(0), &summary(Vec::new()), false).contains("nothing new"));
     }
 }
