@@ -47,8 +47,7 @@ pub(super) fn column_names(raw: Vec<String>, duplicates: DuplicateColumns) -> Re
 /// Refuses a column that has the name of a technical column, or one that programs cannot read back.
 pub(super) fn check_name(name: &str) -> Result<()> {
     if name.contains('\0') {
-        return Err(refused(format!("the column name {name:?} holds a NUL character"))
-            .hint("a file of UTF-16 without its byte order mark needs `encoding: utf-16le` or `utf-16be`"));
+        return Err(refused(format!("the column name {name:?} holds a NUL character")));
     }
     match columns::is_technical(name) {
         false => Ok(()),

@@ -112,6 +112,12 @@ impl TextReader {
             return Err(refused("the file is UTF-32, which is not read").hint("write it as UTF-8"));
         }
         let (encoding, mark) = self.encoding.of_file(&self.block);
+        if encoding.is_utf8()
+            && let Some(label) = unmarked_utf16(&self.block)
+        {
+            return Err(refused("the file is UTF-16 without its byte order mark")
+                .hint(format!("`encoding: {label}` reads such files")));
+        }
         self.encoding = encoding;
         self.decoder = (!encoding.is_utf8()).then(|| encoding.decoder());
         self.block.drain(..mark);
@@ -145,6 +151,15 @@ impl TextReader {
             false => "the file is damaged, or written in another `encoding`",
         };
         refused(format!("{noun} {position}{byte} is not valid {name}")).hint(hint)
+    }
+}
+
+/// The label of UTF-16, when a file begins as two plain characters are written in it.
+fn unmarked_utf16(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [1..=255, 0, 1..=255, 0, ..] => Some("utf-16le"),
+        [0, 1..=255, 0, 1..=255, ..] => Some("utf-16be"),
+        _ => None,
     }
 }
 
@@ -205,7 +220,11 @@ mod tests {
             assert_eq!(read(&utf16("día 😀\n", little)).expect("text"), "día 😀\n");
             assert_eq!(read_as(&utf16("é", little), "windows-1252").expect("the mark wins"), "é");
         }
-        assert_eq!(read_as(&utf16("é", true)[2..], "utf-16le").expect("no mark"), "é");
+        assert_eq!(read_as(&utf16("ab", true)[2..], "utf-16le").expect("no mark"), "ab");
+        for (little, label) in [(true, "utf-16le"), (false, "utf-16be")] {
+            let error = read(&utf16("{\"a\":1}", little)[2..]).expect_err("neither mark nor label");
+            assert_eq!(error.hint_text(), Some(format!("`encoding: {label}` reads such files").as_str()));
+        }
         assert_eq!(read_as(b"caf\xe9 \x80", "windows-1252").expect("text"), "café €");
         assert_eq!(read_as(b"\xef\xbb\xbf\xc3\xa9", "latin1").expect("the mark wins"), "é");
         assert_eq!(read_as(b"\x93\xfa\x96{", "shift_jis").expect("text"), "日本");
