@@ -19,11 +19,11 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use lake::{Error, ErrorKind, Result};
 
 pub use self::bytes::{Compression, SourceFailure};
-pub use self::csv::{Dialect, EmptyIsNull, Header};
+pub use self::csv::{Dialect, EmptyIsNull, Header, Records};
 pub(crate) use self::encoding::ENCODING_NAMES;
 pub use self::encoding::Encoding;
 pub use self::json::JsonOptions;
@@ -73,6 +73,43 @@ pub struct Counts {
     pub skipped: u64,
 }
 
+/// Some rows of a file whose columns may still have to be made, on any thread.
+pub enum Part {
+    /// Rows in columns.
+    Ready(Chunk),
+    /// Records of delimited text, found and not yet taken apart.
+    Records(Box<Records>),
+}
+
+impl Part {
+    /// The columns that the rows will have.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Ready(chunk) => chunk.columns.schema(),
+            Self::Records(records) => records.schema(),
+        }
+    }
+
+    /// Records that are not rows.
+    pub fn rejects(&self) -> &[Reject] {
+        match self {
+            Self::Ready(chunk) => &chunk.rejects,
+            Self::Records(records) => records.rejects(),
+        }
+    }
+
+    /// The rows in columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the columns do not make a batch.
+    pub fn into_chunk(self) -> Result<Chunk> {
+        match self {
+            Self::Ready(chunk) => Ok(chunk),
+            Self::Records(records) => records.into_chunk(),
+        }
+    }
+}
+
 /// Reads one file from start to end.
 pub trait Decoder: Send {
     /// The next rows; `None` at the end of the file.
@@ -80,6 +117,14 @@ pub trait Decoder: Send {
     /// # Errors
     /// [`ErrorKind::File`] when the file is refused, [`ErrorKind::Store`] when its bytes could not be fetched.
     fn next_chunk(&mut self) -> Result<Option<Chunk>>;
+
+    /// The next rows, with the work that another thread can do left to [`Part::into_chunk`].
+    ///
+    /// # Errors
+    /// As [`Decoder::next_chunk`].
+    fn next_part(&mut self) -> Result<Option<Part>> {
+        Ok(self.next_chunk()?.map(Part::Ready))
+    }
 
     /// What was met so far; complete after the last chunk.
     fn counts(&self) -> Counts;
@@ -165,8 +210,12 @@ fn rescued_by_row<'u>(unfit: impl Iterator<Item = (&'u str, &'u Unfit)>, rows: u
 
 /// A batch of columns that may all be absent while there are rows.
 fn batch(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    batch_of(Arc::new(Schema::new(fields)), columns, rows)
+}
+
+fn batch_of(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+    RecordBatch::try_new_with_options(schema, columns, &options)
         .map_err(|error| Error::internal("decoded columns do not make a batch").with_source(error))
 }
 

@@ -33,6 +33,18 @@ pub(super) struct TextReader {
     ended: bool,
 }
 
+/// A part of a text that was taken from its start.
+pub(super) struct Taken {
+    text: String,
+    start: usize,
+}
+
+impl Taken {
+    pub(super) fn text(&self) -> &str {
+        &self.text[self.start..]
+    }
+}
+
 impl TextReader {
     pub(super) fn new(source: Bytes, encoding: Encoding) -> Self {
         Self {
@@ -64,6 +76,17 @@ impl TextReader {
         self.consumed += length;
     }
 
+    /// Takes `length` bytes, which must end at a character, from the start of the text, without copying them.
+    pub(super) fn take(&mut self, length: usize) -> Taken {
+        let (start, end) = (self.consumed, self.consumed + length);
+        let rest = self.text[end..].to_owned();
+        let mut text = std::mem::replace(&mut self.text, rest);
+        text.truncate(end);
+        self.consumed = 0;
+        self.decoded += end as u64;
+        Taken { text, start }
+    }
+
     /// The position in the file of the `offset`-th byte of the text, in what [`noun`](TextReader::noun) says.
     pub(super) fn position_of(&self, offset: usize) -> u64 {
         match self.decoder {
@@ -85,6 +108,9 @@ impl TextReader {
         self.text.drain(..self.consumed);
         self.decoded += self.consumed as u64;
         self.consumed = 0;
+        if self.started && self.decoder.is_none() {
+            return self.fill_utf8();
+        }
         let held = self.block.len();
         let read = (&mut self.source).take(BLOCK_BYTES).read_to_end(&mut self.block).map_err(explain)?;
         self.ended = read == 0;
@@ -137,6 +163,30 @@ impl TextReader {
         self.text.push_str(valid);
         self.position += length as u64;
         self.block.drain(..length);
+        Ok(())
+    }
+
+    /// Reads a block behind the text that is held; it is valid UTF-8 where it stands, and is not copied.
+    fn fill_utf8(&mut self) -> Result<()> {
+        let mut bytes = std::mem::take(&mut self.text).into_bytes();
+        let held = bytes.len();
+        bytes.append(&mut self.block);
+        bytes.reserve(BLOCK_BYTES as usize);
+        let read = (&mut self.source).take(BLOCK_BYTES).read_to_end(&mut bytes).map_err(explain)?;
+        self.ended = read == 0;
+        match String::from_utf8(bytes) {
+            Ok(text) => self.text = text,
+            Err(error) => {
+                let (invalid, mut bytes) = (error.utf8_error(), error.into_bytes());
+                self.block = bytes.split_off(invalid.valid_up_to());
+                self.text = String::from_utf8(bytes).unwrap_or_default();
+                if invalid.error_len().is_some() || self.ended {
+                    self.position += (self.text.len() - held) as u64;
+                    return Err(self.invalid(0));
+                }
+            }
+        }
+        self.position += (self.text.len() - held) as u64;
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! The columns of a file: named by its header, or by the spec.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lake::Result;
 
 use super::super::names::column_names;
@@ -12,7 +15,7 @@ const OPERATION: &str = "Op";
 
 /// The columns of a file, by position.
 pub(super) struct Columns {
-    names: Vec<String>,
+    schema: SchemaRef,
     is_header: bool,
 }
 
@@ -42,17 +45,19 @@ impl Columns {
                 (op.into_iter().chain(columns.iter().cloned()).collect(), false)
             }
         };
-        Ok(Self { names: column_names(raw, dialect.duplicate_columns)?, is_header })
+        let names = column_names(raw, dialect.duplicate_columns)?;
+        let fields: Vec<Field> = names.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
+        Ok(Self { schema: Arc::new(Schema::new(fields)), is_header })
     }
 
     /// The number of columns.
     pub(super) fn len(&self) -> usize {
-        self.names.len()
+        self.schema.fields().len()
     }
 
-    /// The names, by position.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
+    /// The columns by position, all of them text.
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
     }
 
     /// True when the first record of the file is not data.

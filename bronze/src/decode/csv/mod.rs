@@ -9,23 +9,29 @@ mod header;
 mod rows;
 mod tokenizer;
 
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
 use lake::Result;
 
 use self::header::Columns;
 use self::rows::Rows;
 use self::tokenizer::{Malformed, Scan, Tokenizer};
 use super::text::TextReader;
-use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, RECORD_BYTES_MAX, Reject, refused};
+use super::{Chunk, Counts, Decoder, Part, RECORD_BYTES_MAX, Reject, refused};
 
 pub use self::dialect::{Dialect, EmptyIsNull, Header};
+pub use self::rows::Records;
 
+/// Records in one part at most; as many as a block of text holds, unless they are very short.
+const PART_ROWS_MAX: usize = 65_536;
 /// Rejected records in one chunk at most.
 const CHUNK_REJECTS_MAX: usize = 1024;
 
 /// Decodes one file of delimited text.
 pub(super) struct CsvDecoder {
     text: TextReader,
-    dialect: Dialect,
+    dialect: Arc<Dialect>,
     tokenizer: Tokenizer,
     columns: Option<Columns>,
     rows: Rows,
@@ -37,14 +43,14 @@ impl CsvDecoder {
     pub(super) fn new(text: TextReader, dialect: Dialect) -> Self {
         let tokenizer = Tokenizer::new(&dialect);
         let (rows, rejects, counts) = (Rows::default(), Vec::new(), Counts::default());
-        Self { text, dialect, tokenizer, columns: None, rows, rejects, counts }
+        Self { text, dialect: Arc::new(dialect), tokenizer, columns: None, rows, rejects, counts }
     }
 
     /// Scans what is held for whole records, to the end of the text or until a chunk is full; returns where it ended.
     fn scan(&mut self) -> Result<usize> {
         let (text, ended) = (self.text.text(), self.text.ended());
         let mut at = 0;
-        while self.rows.len() < CHUNK_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
+        while self.rows.len() < PART_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
             match self.tokenizer.record(text, at, ended) {
                 Scan::Incomplete | Scan::End => break,
                 Scan::Skipped { next } => {
@@ -103,14 +109,20 @@ impl CsvDecoder {
 
 impl Decoder for CsvDecoder {
     fn next_chunk(&mut self) -> Result<Option<Chunk>> {
+        self.next_part()?.map(Part::into_chunk).transpose()
+    }
+
+    fn next_part(&mut self) -> Result<Option<Part>> {
         loop {
             let scanned = self.scan()?;
             if !self.rows.is_empty() || !self.rejects.is_empty() {
-                let text = &self.text.text()[..scanned];
-                let columns = self.columns.as_ref().map(Columns::names).unwrap_or_default();
-                let chunk = self.rows.chunk(text, columns, &self.dialect, std::mem::take(&mut self.rejects))?;
-                self.text.consume(scanned);
-                return Ok(Some(chunk));
+                return Ok(Some(Part::Records(Box::new(Records {
+                    text: self.text.take(scanned),
+                    rows: self.rows.take(),
+                    schema: self.columns.as_ref().map_or_else(|| Arc::new(Schema::empty()), Columns::schema),
+                    dialect: Arc::clone(&self.dialect),
+                    rejects: std::mem::take(&mut self.rejects),
+                }))));
             }
             self.text.consume(scanned);
             if self.text.ended() {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringBuilder};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::SchemaRef;
 use lake::Result;
 
-use super::super::{Chunk, Reject, batch};
+use super::super::text::Taken;
+use super::super::{Chunk, Reject, batch_of};
 use super::dialect::{Dialect, EmptyIsNull};
 use super::tokenizer::{Kind, Span, unescape};
 
@@ -46,21 +47,15 @@ impl Rows {
         self.row_numbers.push(row_number);
     }
 
-    /// The records as columns of `text`; afterwards there are none.
-    pub(super) fn chunk(
-        &mut self,
-        text: &str,
-        names: &[String],
-        dialect: &Dialect,
-        rejects: Vec<Reject>,
-    ) -> Result<Chunk> {
-        let fields = names.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
-        let columns = (0..names.len()).map(|index| self.column(index, text, dialect)).collect();
-        let columns = batch(fields, columns, self.len())?;
-        let rescued = self.rescued(text, dialect);
-        self.spans.clear();
-        self.surplus.clear();
-        Ok(Chunk { columns, row_numbers: std::mem::take(&mut self.row_numbers), rescued, rejects })
+    /// The records; afterwards there are none.
+    pub(super) fn take(&mut self) -> Self {
+        let fresh = Self {
+            width: self.width,
+            spans: Vec::with_capacity(self.spans.len()),
+            row_numbers: Vec::with_capacity(self.row_numbers.len()),
+            surplus: Vec::new(),
+        };
+        std::mem::replace(self, fresh)
     }
 
     fn column(&self, index: usize, text: &str, dialect: &Dialect) -> ArrayRef {
@@ -92,6 +87,39 @@ impl Rows {
             }
         }
         Some(rescued)
+    }
+}
+
+/// Records that were found in a file and not yet taken apart.
+pub struct Records {
+    pub(super) text: Taken,
+    pub(super) rows: Rows,
+    pub(super) schema: SchemaRef,
+    pub(super) dialect: Arc<Dialect>,
+    pub(super) rejects: Vec<Reject>,
+}
+
+impl Records {
+    /// The columns of the file, all text.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Records that are not rows.
+    pub(crate) fn rejects(&self) -> &[Reject] {
+        &self.rejects
+    }
+
+    /// Takes the records apart: one array of text for each column.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`](lake::ErrorKind::Internal) when the columns do not make a batch.
+    pub(crate) fn into_chunk(self) -> Result<Chunk> {
+        let (text, rows, dialect) = (self.text.text(), self.rows, &self.dialect);
+        let columns = (0..self.schema.fields().len()).map(|index| rows.column(index, text, dialect)).collect();
+        let columns = batch_of(self.schema, columns, rows.len())?;
+        let rescued = rows.rescued(text, dialect);
+        Ok(Chunk { columns, row_numbers: rows.row_numbers, rescued, rejects: self.rejects })
     }
 }
 

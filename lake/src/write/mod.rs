@@ -1,5 +1,7 @@
 //! Rows into Parquet files of a table. The files are nobody's until a commit names them.
 
+mod encoding;
+
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -106,7 +108,7 @@ impl TableWriter {
         let writer = match self.current.take() {
             Some(writer) => self.current.insert(writer),
             None => {
-                let writer = self.encoder()?;
+                let writer = self.encoder(&batch)?;
                 self.current.insert(writer)
             }
         };
@@ -143,7 +145,7 @@ impl TableWriter {
         Ok(())
     }
 
-    fn encoder(&self) -> Result<DeltaWriter> {
+    fn encoder(&self, first: &RecordBatch) -> Result<DeltaWriter> {
         let snapshot = self.table.delta().snapshot()?;
         let (indexed, stats_columns) =
             get_num_idx_cols_and_stats_columns(Some(snapshot.table_config()), Default::default());
@@ -155,7 +157,7 @@ impl TableWriter {
         let config = WriterConfig::new(
             Arc::clone(&self.schema),
             partition_by,
-            None,
+            Some(encoding::properties(first)),
             NonZeroU64::new(FILE_SIZE_BYTES),
             Some(ENCODE_ROWS),
             indexed,
