@@ -1,4 +1,4 @@
-//! A decoder whose rows also have the columns that the folders of their file say.
+//! Rows of a file with the columns that its folders say.
 
 use std::sync::Arc;
 
@@ -7,36 +7,17 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::util::display::array_value_to_string;
 use lake::{Error, Result};
 
-use crate::decode::{Chunk, Counts, Decoder, folded};
+use crate::decode::{Chunk, folded};
 use crate::discover::FolderValue;
 use crate::evolve::with_member;
 
-/// Adds the values of folders to the rows of a file. A folder outweighs a column of the same name in the file; what
-/// the file says otherwise is rescued.
-pub(super) struct Partitioned {
-    rows: Box<dyn Decoder>,
-    values: Vec<(String, FolderValue)>,
-}
-
-impl Partitioned {
-    /// The rows of `rows` with these columns; `rows` itself when there are none.
-    pub(super) fn over(rows: Box<dyn Decoder>, values: Vec<(String, FolderValue)>) -> Box<dyn Decoder> {
-        if values.is_empty() { rows } else { Box::new(Self { rows, values }) }
-    }
-}
-
-impl Decoder for Partitioned {
-    fn next_chunk(&mut self) -> Result<Option<Chunk>> {
-        let Some(mut chunk) = self.rows.next_chunk()? else { return Ok(None) };
-        for (name, value) in &self.values {
-            add(&mut chunk, name, value)?;
-        }
-        Ok(Some(chunk))
-    }
-
-    fn counts(&self) -> Counts {
-        self.rows.counts()
-    }
+/// Adds the values of a file's folders to its rows. A folder outweighs a column of the same name in the file; what the
+/// file says otherwise is rescued.
+///
+/// # Errors
+/// [`ErrorKind::Internal`](lake::ErrorKind::Internal) when a value cannot be rendered.
+pub(super) fn add_folders(chunk: &mut Chunk, folders: &[(String, FolderValue)]) -> Result<()> {
+    folders.iter().try_for_each(|(name, value)| add(chunk, name, value))
 }
 
 fn add(chunk: &mut Chunk, name: &str, value: &FolderValue) -> Result<()> {
@@ -92,24 +73,12 @@ mod tests {
 
     use super::*;
 
-    struct One(Option<Chunk>);
-
-    impl Decoder for One {
-        fn next_chunk(&mut self) -> Result<Option<Chunk>> {
-            Ok(self.0.take())
-        }
-
-        fn counts(&self) -> Counts {
-            Counts::default()
-        }
-    }
-
     fn joined(name: &str, value: FolderValue) -> Chunk {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), Some(6), None]));
         let columns = RecordBatch::try_from_iter([("Shop", numbers)]).expect("a batch");
-        let chunk = Chunk { columns, row_numbers: vec![1, 2, 3], rescued: None, rejects: Vec::new() };
-        let mut decoder = Partitioned::over(Box::new(One(Some(chunk))), vec![(name.to_owned(), value)]);
-        decoder.next_chunk().expect("rows").expect("a chunk")
+        let mut chunk = Chunk { columns, row_numbers: vec![1, 2, 3], rescued: None, rejects: Vec::new() };
+        add_folders(&mut chunk, &[(name.to_owned(), value)]).expect("columns");
+        chunk
     }
 
     fn texts(chunk: &Chunk, at: usize) -> Vec<Option<&str>> {

@@ -1,38 +1,42 @@
-//! One reading of a batch: its files decoded side by side, written as Parquet in the order of the batch.
+//! One reading of a batch: its files decoded side by side, their rows encoded side by side.
 //!
-//! Files are decoded on threads that may block, each into a bounded channel; rows are taken from the channels file
-//! after file, so that the same batch always gives the same columns and the same files, and encoded meanwhile.
+//! ```text
+//! files ──► decoders (threads that may block) ──► parts ──► lanes (a Parquet encoder each) ──► data files
+//! ```
+//!
+//! Files are begun in the order of the batch, and their columns join the table in that order, so that the same batch
+//! gives the same columns however fast each decoder is. A part of any file may be taken by any lane.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+mod decoders;
+mod lanes;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use lake::accounting::Figures;
-use lake::quarantine::{QuarantineWriter, Rejected};
+use lake::quarantine::QuarantineWriter;
 use lake::run::RunContext;
-use lake::write::{TableWriter, Written};
+use lake::write::{Written, discard};
 use lake::{Error, ErrorKind, Lake, Result, Root, Table};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use super::open::{Fault, OpenFile};
-use super::partitioned::Partitioned;
+use self::decoders::Turns;
+use super::partitioned::add_folders;
 use super::rows::{Origin, table_rows};
-use crate::decode::{Chunk, Counts, refused};
-use crate::discover::{FolderValue, FoundFile, folder_values};
-use crate::evolve::{Evolution, FileNote};
+use crate::decode::{Chunk, Counts, Reject, refused};
+use crate::discover::{FoundFile, folder_values};
+use crate::evolve::{Evolution, FileColumns, FileNote};
 use crate::ledger::Status;
-use crate::plan::{Format, SourcePlan};
-use crate::spec::BadRecords;
+use crate::plan::SourcePlan;
 
-/// Files that are decoded at the same time.
-const DECODERS: usize = 2;
-/// Chunks that one decoder is ahead of the encoder.
-const CHUNKS_AHEAD: usize = 4;
-/// Chunks of a file that are held back until more come or the file has ended well. A small file that is broken then
-/// leaves no rows behind.
-const CHUNKS_HELD: usize = 4;
+/// Parts that wait for each lane at most.
+const PARTS_AHEAD: usize = 4;
+/// Bytes of files that make another lane, and so another data file, worthwhile.
+const LANE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What one reading of a batch gave. Nothing of it is visible.
 pub(super) struct Pass {
@@ -44,7 +48,7 @@ pub(super) struct Pass {
     pub(super) figures: Figures,
     /// Files that could not be taken.
     pub(super) failures: Vec<Failure>,
-    /// True when rows of a failed file are among the data files, which then are of no use.
+    /// True when rows of a failed file were among the data files, which then are of no use and removed.
     pub(super) spoiled: bool,
     /// The columns of the table with those that joined.
     pub(super) schema: Arc<Schema>,
@@ -75,261 +79,238 @@ pub(super) struct Job {
 /// # Errors
 /// [`ErrorKind::Store`] when a store fails; the failure of a file is no error here.
 pub(super) async fn read(job: Job, files: Vec<FoundFile>) -> Result<Pass> {
-    // A task of its own: encoding keeps its thread busy, and the caller may share its thread with other tasks.
-    let mut task = tokio::task::JoinSet::new();
-    task.spawn(read_all(job, files));
-    match task.join_next().await {
-        Some(Ok(pass)) => pass,
-        Some(Err(error)) => Err(Error::internal("the reading of a batch ended early").with_source(error)),
-        None => Err(Error::internal("the reading of a batch was never begun")),
+    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    let threads = threads(&job.lake);
+    let lane_count = usize::try_from(bytes / LANE_BYTES).unwrap_or(usize::MAX).saturating_add(1).min(threads);
+    let pass = Arc::new(Reading::new(job, files));
+    let (sender, receiver) = mpsc::channel(PARTS_AHEAD * lane_count);
+    let decoders = decoders::start(&pass, threads, sender);
+    let lanes = lanes::start(&pass, lane_count, receiver);
+    let written = lanes::join(&pass, lanes).await;
+    join(&pass, decoders).await;
+    match Arc::into_inner(pass) {
+        Some(pass) => pass.finish(written).await,
+        None => Err(Error::internal("the reading of a batch is not over")),
     }
 }
 
-async fn read_all(job: Job, files: Vec<FoundFile>) -> Result<Pass> {
-    let mut reading = Reading::new(job);
-    match reading.files(files).await {
-        Ok(()) => reading.finish().await,
-        Err(error) => {
-            reading.abort().await;
-            Err(error)
-        }
-    }
+/// Threads that decode, and lanes that encode, at most.
+fn threads(lake: &Lake) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    lake.engine().threads.unwrap_or_else(cores).max(1)
 }
 
+/// What decoders and lanes share.
 struct Reading {
     job: Job,
-    ingested_us: i64,
-    writer: TableWriter,
-    quarantine: QuarantineWriter,
-    evolution: Evolution,
-    figures: Figures,
-    failures: Vec<Failure>,
-    column_notes: Vec<(String, FileNote)>,
-    spoiled: bool,
+    origins: Vec<Origin>,
+    /// The next file to begin.
+    next: AtomicUsize,
+    turns: Turns,
+    columns: Mutex<Columns>,
+    quarantine: tokio::sync::Mutex<QuarantineWriter>,
+    /// What was passed on of each file.
+    passed: Vec<Passed>,
+    /// Rejects that were dropped because the spec says so.
+    dropped: AtomicU64,
+    /// How each file ended.
+    ends: Mutex<Vec<Option<Result<Counts, Failed>>>>,
+    /// Rows of a failed file were passed on.
+    spoiled: AtomicBool,
+    /// Why the reading ended early.
+    fatal: Mutex<Option<Error>>,
+    over: AtomicBool,
 }
 
-/// A file that is being decoded.
-struct Decoding {
-    file: FoundFile,
-    chunks: mpsc::Receiver<Chunk>,
-    end: JoinHandle<Result<Counts, Fault>>,
+/// The columns of the table as they grow, and those of each file that has begun.
+struct Columns {
+    evolution: Evolution,
+    files: Vec<Option<FileColumns>>,
 }
 
 /// Rows and rejects of one file that were passed on.
 #[derive(Default)]
 struct Passed {
-    rows: u64,
-    rejects: u64,
+    rows: AtomicU64,
+    rejects: AtomicU64,
+}
+
+/// Why nothing of a file may be taken.
+struct Failed {
+    status: Status,
+    reason: String,
+}
+
+/// Rows of one file as the table has them, and the records that are none.
+struct Rows {
+    batch: RecordBatch,
+    rejects: Vec<Reject>,
 }
 
 impl Reading {
-    fn new(job: Job) -> Self {
+    fn new(job: Job, files: Vec<FoundFile>) -> Self {
+        let ingested_us = job.lake.clock().now_micros();
+        let quarantine = QuarantineWriter::new(&job.lake, job.plan.source(), &job.ctx.run);
+        let origin = |file: FoundFile| {
+            let folders = folder_values(&job.plan, &file.path);
+            Origin { batch: job.batch, file, folders, ingested_us }
+        };
+        let origins: Vec<Origin> = files.into_iter().map(origin).collect();
         Self {
-            ingested_us: job.lake.clock().now_micros(),
-            writer: TableWriter::new(&job.table),
-            quarantine: QuarantineWriter::new(&job.lake, job.plan.source(), &job.ctx.run),
-            evolution: Evolution::with_rules(&job.table.schema(), &job.plan.schema),
-            figures: Figures::default(),
-            failures: Vec::new(),
-            column_notes: Vec::new(),
-            spoiled: false,
+            next: AtomicUsize::new(0),
+            turns: Turns::new(origins.len()),
+            columns: Mutex::new(Columns {
+                evolution: Evolution::with_rules(&job.table.schema(), &job.plan.schema),
+                files: origins.iter().map(|_| None).collect(),
+            }),
+            quarantine: tokio::sync::Mutex::new(quarantine),
+            passed: origins.iter().map(|_| Passed::default()).collect(),
+            dropped: AtomicU64::new(0),
+            ends: Mutex::new(origins.iter().map(|_| None).collect()),
+            spoiled: AtomicBool::new(false),
+            fatal: Mutex::new(None),
+            over: AtomicBool::new(false),
+            origins,
             job,
         }
     }
 
-    async fn files(&mut self, files: Vec<FoundFile>) -> Result<()> {
-        let mut waiting = files.into_iter();
-        let mut decoding: VecDeque<Decoding> = waiting.by_ref().take(DECODERS).map(|file| self.start(file)).collect();
-        while let Some(current) = decoding.pop_front() {
-            self.job.ctx.stop.check()?;
-            self.file(current).await?;
-            decoding.extend(waiting.next().map(|file| self.start(file)));
-        }
-        Ok(())
-    }
-
-    fn start(&self, file: FoundFile) -> Decoding {
-        let (sender, chunks) = mpsc::channel(CHUNKS_AHEAD);
-        let (landing, format) = (self.job.landing.clone(), self.job.plan.format.clone());
-        let (planned, bad_records) = (file.clone(), self.job.plan.bad_records);
-        let (handle, folders) = (Handle::current(), folder_values(&self.job.plan, &file.path));
-        let end = tokio::task::spawn_blocking(move || {
-            let open = OpenFile::open(&landing, &planned, &handle)?;
-            decode(open, &format, folders, bad_records, &sender)
-        });
-        Decoding { file, chunks, end }
-    }
-
-    /// Takes one file to its end.
-    async fn file(&mut self, mut decoding: Decoding) -> Result<()> {
-        let origin = Origin { batch: self.job.batch, file: decoding.file, ingested_us: self.ingested_us };
-        let (mut held, mut passed) = (Vec::new(), Passed::default());
-        let mut began = false;
-        let mut taken = Ok(());
-        self.evolution.begin_file();
-        while let Some(chunk) = decoding.chunks.recv().await {
-            self.job.ctx.stop.check()?;
-            held.push(chunk);
-            if began || held.len() > CHUNKS_HELD {
-                began = true;
-                taken = self.pass_on(&mut held, &origin, &mut passed).await;
-                if taken.is_err() {
-                    break;
-                }
-            }
-        }
-        // A decoder whose rows are not wanted any more ends by itself.
-        drop(decoding.chunks);
-        let ended = match (taken, decoding.end.await) {
-            (Err(error), _) => Err(Fault::Failed(error)),
-            (Ok(()), Ok(Ok(counts))) => {
-                let rest = self.pass_on(&mut held, &origin, &mut passed).await;
-                rest.map(|()| counts).map_err(Fault::Failed)
-            }
-            (Ok(()), Ok(Err(fault))) => Err(fault),
-            (Ok(()), Err(error)) if error.is_panic() => {
-                Err(refused("the reader broke on the content of the file").into())
-            }
-            (Ok(()), Err(error)) => return Err(Error::internal("a decoder was ended").with_source(error)),
-        };
-        let (status, reason) = match ended {
-            Ok(counts) => {
-                let note = self.evolution.end_file();
-                self.column_notes.extend(note.map(|note| (origin.file.path.clone(), note)));
-                return self.account(&origin, counts, &passed);
-            }
-            Err(Fault::Gone(reason)) => (Status::Gone, reason.to_owned()),
-            Err(Fault::Failed(error)) if is_of_the_file(&error) => (Status::Failed, reason(&error)),
-            Err(Fault::Failed(error)) => return Err(error),
-        };
-        self.evolution.forget_file();
-        self.spoiled |= began || passed.rows + passed.rejects > 0;
-        self.failures.push(Failure { file: origin.file, status, reason });
-        Ok(())
-    }
-
-    /// Passes chunks on to the table. Once the pass is spoiled, it only finds out whether they could be placed.
-    ///
-    /// # Errors
-    /// Of the file ([`is_of_the_file`]) when its rows cannot be placed, [`ErrorKind::Store`] when the store fails.
-    async fn pass_on(&mut self, held: &mut Vec<Chunk>, origin: &Origin, passed: &mut Passed) -> Result<()> {
-        for mut chunk in held.drain(..) {
-            if self.spoiled {
-                table_rows(chunk, origin, &mut self.evolution)?;
-                continue;
-            }
+    /// Rows of the `index`-th file as the table has them. What the content does to break it is the file's failure.
+    fn place(&self, index: usize, chunk: impl FnOnce() -> Result<Chunk>) -> Result<Rows> {
+        guarded(|| {
+            let mut chunk = chunk()?;
             let rejects = std::mem::take(&mut chunk.rejects);
-            passed.rejects += rejects.len() as u64;
-            if self.job.plan.bad_records == BadRecords::Quarantine {
-                for reject in rejects {
-                    self.quarantine.push(rejected(&self.job.plan, origin, reject)).await?;
-                }
-            } else {
-                self.figures.dropped += rejects.len() as u64;
-            }
-            let rows = chunk.columns.num_rows() as u64;
-            if rows > 0 {
-                let batch = table_rows(chunk, origin, &mut self.evolution)?;
-                passed.rows += rows;
-                self.writer.write(&batch).await?;
-                self.job.ctx.meter.add_rows(rows);
-            }
-        }
-        Ok(())
-    }
-
-    /// Every record that the decoder counted must have been passed on as a row or a reject.
-    fn account(&mut self, origin: &Origin, counts: Counts, passed: &Passed) -> Result<()> {
-        if !self.spoiled && counts.records != passed.rows + passed.rejects {
-            let message = format!(
-                "the records of {} do not add up: {} read, {} rows and {} rejects passed on",
-                origin.file.path, counts.records, passed.rows, passed.rejects
-            );
-            return Err(Error::new(ErrorKind::Accounting, message));
-        }
-        self.figures.files += 1;
-        self.figures.read += counts.records + counts.skipped;
-        self.figures.skipped += counts.skipped;
-        self.job.ctx.meter.add_bytes(origin.file.size);
-        Ok(())
-    }
-
-    async fn finish(mut self) -> Result<Pass> {
-        let written = match self.writer.close().await {
-            Ok(written) => written,
-            Err(error) => {
-                self.quarantine.abort().await;
-                return Err(error);
-            }
-        };
-        self.figures.appended = written.rows;
-        self.figures.quarantined = self.quarantine.rows();
-        let table = self.job.table.schema();
-        let known = Evolution::of(&table).fields().len();
-        let joined = self.evolution.fields().iter().skip(known).cloned();
-        let fields: Vec<_> = table.fields().iter().cloned().chain(joined).collect();
-        Ok(Pass {
-            written,
-            quarantine: self.quarantine,
-            figures: self.figures,
-            failures: self.failures,
-            spoiled: self.spoiled,
-            column_notes: self.column_notes,
-            schema: Arc::new(Schema::new(fields)),
+            add_folders(&mut chunk, &self.origins[index].folders)?;
+            let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+            let Columns { evolution, files } = &mut *columns;
+            let file = files[index].get_or_insert_with(|| evolution.begin_file());
+            let batch = table_rows(chunk, &self.origins[index], evolution, file)?;
+            Ok(Rows { batch, rejects })
         })
     }
 
-    async fn abort(self) {
-        self.writer.abort().await;
-        self.quarantine.abort().await;
-    }
-}
-
-/// Decodes one file to its end, on a thread that may block.
-fn decode(
-    mut file: OpenFile,
-    format: &Format,
-    folders: Vec<(String, FolderValue)>,
-    bad_records: BadRecords,
-    chunks: &mpsc::Sender<Chunk>,
-) -> Result<Counts, Fault> {
-    let mut decoder = Partitioned::over(file.decoder(format)?, folders);
-    while let Some(chunk) = decoder.next_chunk()? {
-        if let Some(reject) = chunk.rejects.first().filter(|_| bad_records == BadRecords::Fail) {
-            return Err(refused(format!("record {}: {}", reject.row_number, reject.reason)).into());
-        }
-        if chunks.blocking_send(chunk).is_err() {
-            return Err(Error::internal("the rows of a file are not wanted any more").into());
+    /// Notes how a file ended; what is known of it already stays when it says that the file failed.
+    fn end(&self, index: usize, end: Result<Counts, Failed>) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(ends[index], Some(Err(_))) {
+            ends[index] = Some(end);
         }
     }
-    file.check_unchanged()?;
-    Ok(decoder.counts())
-}
 
-fn rejected(plan: &SourcePlan, origin: &Origin, reject: crate::decode::Reject) -> Rejected {
-    Rejected {
-        batch_id: origin.batch,
-        file_path: origin.file.path.clone(),
-        row_number: reject.row_number,
-        refused_by: plan.table.clone(),
-        reason_kind: "malformed",
-        reason: reject.reason,
-        column: None,
-        value: None,
-        record: Some(reject.raw),
+    fn spoil(&self) {
+        self.spoiled.store(true, Ordering::SeqCst);
+    }
+
+    fn is_spoiled(&self) -> bool {
+        self.spoiled.load(Ordering::SeqCst)
+    }
+
+    /// Ends the reading; the first reason counts.
+    fn stop(&self, error: Error) {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    async fn finish(self, written: Written) -> Result<Pass> {
+        let quarantine = self.quarantine.into_inner();
+        let fatal = self.fatal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ends = self.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let spoiled = self.spoiled.load(Ordering::SeqCst);
+        let mut figures = Figures {
+            appended: written.rows,
+            quarantined: quarantine.rows(),
+            dropped: self.dropped.load(Ordering::SeqCst),
+            ..Figures::default()
+        };
+        let Columns { evolution, files } = self.columns.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut failures, mut column_notes) = (Vec::new(), Vec::new());
+        let account = || {
+            if let Some(error) = fatal {
+                return Err(error);
+            }
+            for (((origin, end), passed), file) in self.origins.iter().zip(ends).zip(&self.passed).zip(files) {
+                match end {
+                    None => return Err(Error::internal(format!("{} was never read", origin.file.path))),
+                    Some(Err(Failed { status, reason })) => {
+                        failures.push(Failure { file: origin.file.clone(), status, reason });
+                    }
+                    Some(Ok(counts)) => {
+                        add(&mut figures, origin, counts, passed, spoiled)?;
+                        self.job.ctx.meter.add_bytes(origin.file.size);
+                        let note = file.and_then(|file| evolution.note(&file));
+                        column_notes.extend(note.map(|note| (origin.file.path.clone(), note)));
+                    }
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = account() {
+            discard(&self.job.table, &written.files).await;
+            quarantine.abort().await;
+            return Err(error);
+        }
+        let schema = grown(&self.job.table.schema(), &evolution);
+        Ok(Pass { written, quarantine, figures, failures, spoiled, schema, column_notes })
     }
 }
 
-/// True for a failure that a file is the cause of, so that only this file is refused: also what the program did not
-/// expect of its content must not stop the others.
-fn is_of_the_file(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::File | ErrorKind::Data | ErrorKind::Internal)
+/// Every record that the decoder counted must have been passed on as a row or a reject.
+fn add(figures: &mut Figures, origin: &Origin, counts: Counts, passed: &Passed, spoiled: bool) -> Result<()> {
+    let (rows, rejects) = (passed.rows.load(Ordering::SeqCst), passed.rejects.load(Ordering::SeqCst));
+    if !spoiled && counts.records != rows + rejects {
+        let message = format!(
+            "the records of {} do not add up: {} read, {rows} rows and {rejects} rejects passed on",
+            origin.file.path, counts.records
+        );
+        return Err(Error::new(ErrorKind::Accounting, message));
+    }
+    figures.files += 1;
+    figures.read += counts.records + counts.skipped;
+    figures.skipped += counts.skipped;
+    Ok(())
 }
 
-/// The reason for a person: the error, and what to do about it.
-fn reason(error: &Error) -> String {
-    match error.hint_text() {
-        None => error.to_string(),
-        Some(hint) => format!("{error}\nhint: {hint}"),
+/// The columns of the table with those that joined.
+fn grown(table: &Schema, evolution: &Evolution) -> Arc<Schema> {
+    let known = Evolution::of(table).fields().len();
+    let joined = evolution.fields().iter().skip(known).cloned();
+    Arc::new(Schema::new(table.fields().iter().cloned().chain(joined).collect::<Vec<_>>()))
+}
+
+/// Work on the content of a file. A panic is the file's failure: nothing else must stand still for it.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done,
+        Err(_) => Err(refused("the reader broke on the content of the file")),
     }
+}
+
+/// What an error says of the file whose content it met; an error of the store, which says nothing of it, comes back.
+fn failed(error: Error) -> Result<Failed> {
+    match error.kind() {
+        ErrorKind::File | ErrorKind::Data | ErrorKind::Internal => {
+            let reason = match error.hint_text() {
+                None => error.to_string(),
+                Some(hint) => format!("{error}\nhint: {hint}"),
+            };
+            Ok(Failed { status: Status::Failed, reason })
+        }
+        _ => Err(error),
+    }
+}
+
+/// Waits for tasks to end; one that broke ends the reading.
+async fn join<T: 'static>(pass: &Reading, mut tasks: JoinSet<T>) -> Vec<T> {
+    let mut done = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(value) => done.push(value),
+            Err(error) => pass.stop(Error::internal("a task of the reading ended early").with_source(error)),
+        }
+    }
+    done
 }

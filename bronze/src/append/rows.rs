@@ -8,14 +8,16 @@ use lake::columns::bronze_leading;
 use lake::{Error, Result};
 
 use crate::decode::Chunk;
-use crate::discover::FoundFile;
-use crate::evolve::Evolution;
+use crate::discover::{FolderValue, FoundFile};
+use crate::evolve::{Evolution, FileColumns};
 
 /// What all rows of one file in one batch have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) batch: i64,
     pub(super) file: FoundFile,
+    /// What the folders of the file say.
+    pub(super) folders: Vec<(String, FolderValue)>,
     pub(super) ingested_us: i64,
 }
 
@@ -23,10 +25,15 @@ pub(super) struct Origin {
 ///
 /// # Errors
 /// As [`Evolution::place`].
-pub(super) fn table_rows(chunk: Chunk, origin: &Origin, evolution: &mut Evolution) -> Result<RecordBatch> {
+pub(super) fn table_rows(
+    chunk: Chunk,
+    origin: &Origin,
+    evolution: &mut Evolution,
+    columns: &mut FileColumns,
+) -> Result<RecordBatch> {
     let rows = chunk.columns.num_rows();
     let mut rescued = chunk.rescued;
-    let data = evolution.place(&chunk.columns, &mut rescued)?;
+    let data = evolution.place(columns, &chunk.columns, &mut rescued)?;
     let file = &origin.file;
     let number = |value: i64| -> ArrayRef { Arc::new(Int64Array::from_value(value, rows)) };
     let time =

@@ -49,15 +49,12 @@ pub struct Evolution {
     hinted: HashMap<String, Column>,
     /// True when columns that are new do not join: the table has columns, and the mode is not to add any.
     closed: bool,
-    file: FileColumns,
 }
 
-/// What was seen of the file whose rows are placed.
+/// What was seen of a file whose rows are placed.
 #[derive(Debug, Clone, Default)]
-struct FileColumns {
-    /// Columns that were there before the file.
-    known: usize,
-    /// Which columns of the table the file has.
+pub struct FileColumns {
+    /// Which of the columns that were there before the file it has.
     seen: Vec<bool>,
     /// Columns of the file that were not in the table.
     new: Vec<String>,
@@ -96,25 +93,16 @@ impl Evolution {
     }
 
     /// Starts a file.
-    pub fn begin_file(&mut self) {
+    pub fn begin_file(&self) -> FileColumns {
         let known = self.fields.len();
-        self.file = FileColumns { known, seen: vec![false; known], new: Vec::new() };
+        FileColumns { seen: vec![false; known], new: Vec::new() }
     }
 
-    /// Ends a file of which rows were placed, and says what is worth a note.
-    pub fn end_file(&mut self) -> Option<FileNote> {
-        let file = std::mem::take(&mut self.file);
+    /// What is worth a note of a file whose rows were placed.
+    pub fn note(&self, file: &FileColumns) -> Option<FileNote> {
         let gone =
             self.fields.iter().zip(&file.seen).filter(|(_, seen)| !**seen).map(|(field, _)| field.name().clone());
-        FileNote::of(self.closed.then_some(self.rules.mode), gone.collect(), file.new)
-    }
-
-    /// Ends a file that is refused: the columns that it brought are gone with it.
-    pub fn forget_file(&mut self) {
-        let known = self.file.known;
-        self.file = FileColumns::default();
-        self.fields.truncate(known);
-        self.by_name.retain(|_, index| *index < known);
+        FileNote::of(self.closed.then_some(self.rules.mode), gone.collect(), file.new.clone())
     }
 
     /// The columns of some rows of a file, one for each of [`fields`](Evolution::fields) after the call. What does not
@@ -123,10 +111,15 @@ impl Evolution {
     /// # Errors
     /// [`ErrorKind::File`] when the file has a column that may not join, [`ErrorKind::Internal`] when a value cannot be
     /// rendered.
-    pub fn place(&mut self, batch: &RecordBatch, rescued: &mut Rescued) -> Result<Vec<ArrayRef>> {
+    pub fn place(
+        &mut self,
+        file: &mut FileColumns,
+        batch: &RecordBatch,
+        rescued: &mut Rescued,
+    ) -> Result<Vec<ArrayRef>> {
         let mut placed: Vec<Option<ArrayRef>> = vec![None; self.fields.len()];
         for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-            let Some(index) = self.column_of(field, column, rescued)? else { continue };
+            let Some(index) = self.column_of(file, field, column, rescued)? else { continue };
             placed.resize(self.fields.len(), None);
             let target = &self.fields[index];
             let hinted = self.hinted.contains_key(&folded(target.name()));
@@ -143,15 +136,21 @@ impl Evolution {
     }
 
     /// The column of the table for a column of the file; `None` when it does not join.
-    fn column_of(&mut self, field: &Field, column: &ArrayRef, rescued: &mut Rescued) -> Result<Option<usize>> {
+    fn column_of(
+        &mut self,
+        file: &mut FileColumns,
+        field: &Field,
+        column: &ArrayRef,
+        rescued: &mut Rescued,
+    ) -> Result<Option<usize>> {
         if let Some(index) = self.by_name.get(&folded(field.name())).copied() {
-            if let Some(seen) = self.file.seen.get_mut(index) {
+            if let Some(seen) = file.seen.get_mut(index) {
                 *seen = true;
             }
             return Ok(Some(index));
         }
-        if !self.file.new.iter().any(|name| name == field.name()) {
-            self.file.new.push(field.name().clone());
+        if !file.new.iter().any(|name| name == field.name()) {
+            file.new.push(field.name().clone());
         }
         if !self.closed && self.fields.len() >= COLUMNS_MAX {
             return Err(too_many(field.name()));

@@ -24,7 +24,7 @@ fn shown(column: &ArrayRef) -> Vec<String> {
 fn check(column: ArrayRef, target: DataType, values: &[&str], rescued: &[Option<&str>]) {
     let mut evolution = Evolution::of(&Schema::new(vec![Field::new("c", target.clone(), true)]));
     let mut held = None;
-    let placed = evolution.place(&batch(vec![("c", column)]), &mut held).expect("columns");
+    let placed = evolution.place(&mut FileColumns::default(), &batch(vec![("c", column)]), &mut held).expect("columns");
     assert_eq!((placed[0].data_type(), shown(&placed[0])), (&target, values.iter().map(ToString::to_string).collect()));
     let held: Vec<Option<String>> = held.unwrap_or_else(|| vec![None; values.len()]);
     assert_eq!(held.iter().map(Option::as_deref).collect::<Vec<_>>(), rescued);
@@ -35,10 +35,10 @@ fn columns_are_matched_by_name_and_new_ones_come_last() {
     let table = columns::bronze_leading().into_iter().chain([Field::new("id", DataType::Utf8, true)]);
     let mut evolution = Evolution::of(&Schema::new(table.collect::<Vec<_>>()));
     let first = batch(vec![("Status", texts(&[Some("new")])), ("ID", texts(&[Some("1")]))]);
-    let placed = evolution.place(&first, &mut None).expect("columns");
+    let placed = evolution.place(&mut FileColumns::default(), &first, &mut None).expect("columns");
     assert_eq!(placed.iter().map(shown).collect::<Vec<_>>(), [["1"], ["new"]]);
     let second = batch(vec![("status", texts(&[Some("paid")])), ("coupon", texts(&[Some("X")]))]);
-    let placed = evolution.place(&second, &mut None).expect("columns");
+    let placed = evolution.place(&mut FileColumns::default(), &second, &mut None).expect("columns");
     assert_eq!(placed.iter().map(shown).collect::<Vec<_>>(), [["\\N"], ["paid"], ["X"]]);
     assert_eq!(
         evolution.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(),
@@ -95,7 +95,9 @@ fn a_text_joins_a_typed_column_only_as_it_would_be_written() {
 fn what_was_rescued_before_stays() {
     let mut evolution = Evolution::of(&Schema::new(vec![Field::new("n", DataType::Int64, true)]));
     let mut rescued = Some(vec![Some("{\"_c3\":\"y\"}".to_owned())]);
-    evolution.place(&batch(vec![("n", texts(&[Some("x")]))]), &mut rescued).expect("columns");
+    evolution
+        .place(&mut FileColumns::default(), &batch(vec![("n", texts(&[Some("x")]))]), &mut rescued)
+        .expect("columns");
     assert_eq!(rescued, Some(vec![Some("{\"_c3\":\"y\",\"n\":\"x\"}".to_owned())]));
 }
 
@@ -130,7 +132,9 @@ fn a_double_joins_a_decimal_with_the_digits_that_it_is_written_with() {
 fn what_was_rescued_keeps_its_digits() {
     let mut evolution = Evolution::of(&Schema::new(vec![Field::new("n", DataType::Int64, true)]));
     let mut rescued = Some(vec![Some("{\"\":1.10}".to_owned())]);
-    evolution.place(&batch(vec![("n", texts(&[Some("x")]))]), &mut rescued).expect("columns");
+    evolution
+        .place(&mut FileColumns::default(), &batch(vec![("n", texts(&[Some("x")]))]), &mut rescued)
+        .expect("columns");
     assert_eq!(rescued, Some(vec![Some("{\"\":1.10,\"n\":\"x\"}".to_owned())]));
 }
 
@@ -145,7 +149,7 @@ fn a_hinted_column_is_typed_by_what_its_text_means() {
         ("at", texts(&[Some("2024-05-01 10:00:00"), Some("soon"), Some("2024-05-01T10:00:00Z")])),
     ]);
     let mut rescued = None;
-    let placed = evolution.place(&rows, &mut rescued).expect("columns");
+    let placed = evolution.place(&mut FileColumns::default(), &rows, &mut rescued).expect("columns");
     assert_eq!(evolution.fields()[1].name(), "Amount");
     assert_eq!(shown(&placed[1]), ["7.50", "\\N", "\\N"]);
     assert_eq!(shown(&placed[2]), ["2024-05-01T14:00:00Z", "\\N", "2024-05-01T10:00:00Z"]);
@@ -168,10 +172,9 @@ fn the_mode_says_what_becomes_of_new_columns() {
     let rows = || batch(vec![("id", texts(&[Some("1"), Some("2")])), ("coupon", texts(&[Some("X"), None]))]);
     let outcome = |mode| {
         let mut evolution = Evolution::with_rules(&table(), &rules(mode, Vec::new()));
-        evolution.begin_file();
-        let mut rescued = None;
-        let placed = evolution.place(&rows(), &mut rescued).map(|placed| placed.len());
-        (placed, rescued, evolution.end_file())
+        let (mut file, mut rescued) = (evolution.begin_file(), None);
+        let placed = evolution.place(&mut file, &rows(), &mut rescued).map(|placed| placed.len());
+        (placed, rescued, evolution.note(&file))
     };
     let (placed, rescued, note) = outcome(SchemaEvolutionMode::AddNewColumns);
     assert_eq!((placed.expect("columns"), rescued, note), (2, None, None));
@@ -193,36 +196,22 @@ fn the_first_batch_brings_the_columns_in_every_mode() {
     let hints = vec![hint("amount", "bigint")];
     let mut evolution = Evolution::with_rules(&empty, &rules(SchemaEvolutionMode::FailOnNewColumns, hints));
     let rows = batch(vec![("id", texts(&[Some("1")])), ("coupon", texts(&[Some("X")]))]);
-    assert_eq!(evolution.place(&rows, &mut None).expect("columns").len(), 3);
+    assert_eq!(evolution.place(&mut FileColumns::default(), &rows, &mut None).expect("columns").len(), 3);
 }
 
 #[test]
 fn a_column_that_vanishes_while_another_appears_is_probably_renamed() {
     let mut evolution = Evolution::of(&table());
-    evolution.begin_file();
-    evolution
-        .place(&batch(vec![("ID", texts(&[Some("1")])), ("state", texts(&[Some("x")]))]), &mut None)
-        .expect("columns");
-    assert_eq!(evolution.end_file(), None, "nothing is gone");
-    evolution.begin_file();
-    evolution
-        .place(&batch(vec![("id", texts(&[Some("1")])), ("status", texts(&[Some("x")]))]), &mut None)
-        .expect("columns");
-    let note = evolution.end_file().expect("a note");
+    let mut note = |names: [&str; 2]| {
+        let (mut file, value) = (evolution.begin_file(), texts(&[Some("1")]));
+        let rows = batch(names.into_iter().map(|name| (name, Arc::clone(&value))).collect());
+        evolution.place(&mut file, &rows, &mut None).expect("columns");
+        evolution.note(&file)
+    };
+    assert_eq!(note(["ID", "state"]), None, "nothing is gone");
+    let note = note(["id", "status"]).expect("a note");
     assert!(note.is_rename());
     assert_eq!(note.to_string(), "`state` gone and `status` new: probably renamed");
-}
-
-#[test]
-fn a_refused_file_leaves_no_columns() {
-    let mut evolution = Evolution::of(&table());
-    evolution.begin_file();
-    evolution.place(&batch(vec![("wrong", texts(&[Some("1")]))]), &mut None).expect("columns");
-    evolution.forget_file();
-    assert_eq!(evolution.fields().len(), 1);
-    evolution.begin_file();
-    let placed = evolution.place(&batch(vec![("id", texts(&[Some("1")]))]), &mut None).expect("columns");
-    assert_eq!(placed.len(), 1);
 }
 
 #[test]
@@ -230,6 +219,8 @@ fn a_table_has_so_many_columns_at_most() {
     let many: Vec<Field> =
         (0..COLUMNS_MAX).map(|index| Field::new(format!("c{index}"), DataType::Utf8, true)).collect();
     let mut evolution = Evolution::of(&Schema::new(many));
-    let error = evolution.place(&batch(vec![("more", texts(&[None]))]), &mut None).expect_err("too many");
+    let error = evolution
+        .place(&mut FileColumns::default(), &batch(vec![("more", texts(&[None]))]), &mut None)
+        .expect_err("too many");
     assert_eq!(error.to_string(), "with the column `more` the table would have more than 5000 columns");
 }
