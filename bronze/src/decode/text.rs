@@ -8,8 +8,8 @@ use super::bytes::{Bytes, explain};
 use super::encoding::{self, Encoding};
 use super::refused;
 
-/// Bytes read at a time.
-const BLOCK_BYTES: u64 = 1024 * 1024;
+/// Bytes read at a time: what is made of them on the way to a data file stays in the cache of a core.
+const BLOCK_BYTES: u64 = 256 * 1024;
 /// The mark of UTF-32 in the little order, which begins like that of UTF-16.
 const UTF_32_LE: &[u8] = &[0xff, 0xfe, 0, 0];
 
