@@ -27,10 +27,13 @@ pub(super) fn start(pass: &Arc<Reading>, threads: usize, sender: mpsc::Sender<Lo
         decoders.spawn_blocking(move || {
             loop {
                 let index = pass.next.fetch_add(1, Ordering::SeqCst);
-                if index >= pass.origins.len() || pass.is_over() {
+                if index >= pass.origins.len() {
                     return;
                 }
-                file(&pass, index, &sender, &handle);
+                if !pass.is_over() {
+                    file(&pass, index, &sender, &handle);
+                }
+                // Also when the reading is over: another decoder may wait for this turn.
                 pass.turns.pass(index);
             }
         });
