@@ -20,6 +20,7 @@ mod histories;
 mod landing;
 mod layers;
 mod layout;
+mod quarantine;
 mod sample;
 mod snapshots;
 mod watch;

@@ -3,7 +3,8 @@
 //! In the order of a record's walk: [`spec`] and [`plan`] are what the user asks for; [`discover`] finds files that are
 //! ready; [`ledger`] makes them a batch; [`decode`] turns a file into rows and rejected records; [`evolve`] fits the
 //! rows to the table; `append` brings a batch into it, once; `clean` clears files away that were taken. [`run()`] does
-//! all of it, [`waiting()`] tells what it would do, [`again`] has files taken once more, [`watch`] sees them come.
+//! all of it, [`waiting()`] tells what it would do, [`again`] has files taken once more, [`replay()`]
+//! records that were refused, [`watch`] sees them come.
 
 pub mod again;
 mod append;
@@ -14,12 +15,14 @@ pub mod evolve;
 pub mod ledger;
 pub mod plan;
 mod progress;
+mod replay;
 mod run;
 pub mod spec;
 mod waiting;
 pub mod watch;
 
 pub use plan::{SourcePlan, check_together, compile};
+pub use replay::replay;
 pub use run::{Told, run};
 pub use spec::Source;
 pub use waiting::{Waiting, waiting};

@@ -11,6 +11,7 @@ use crate::discover::{Discovery, FoundFile, discover, list};
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
 use crate::progress::Progress;
+use crate::replay::finish;
 use crate::spec::OnOverwrite;
 use crate::watch::Sightings;
 
@@ -38,7 +39,7 @@ pub async fn run(
     told: Told<'_>,
     ctx: &RunContext,
 ) -> Result<TaskReport> {
-    let work = Work { lake, landing, plan, ctx };
+    let work = Work { lake, landing, plan, ctx, ours: &[] };
     let mut progress = Progress::new(plan, ctx);
     match bring(work, told, &mut progress).await {
         Ok(version) => Ok(progress.report(version)),
@@ -51,7 +52,7 @@ pub async fn run(
 
 /// Does the work of a run; returns the version of the table.
 async fn bring(work: Work<'_>, told: Told<'_>, progress: &mut Progress<'_>) -> Result<Option<u64>> {
-    let Work { lake, landing, plan, ctx } = work;
+    let Work { lake, landing, plan, ctx, .. } = work;
     let mut target = Target::open(lake, &plan.table).await?;
     target.check(&plan.schema)?;
     let mut ledger = Ledger::open(lake, plan.source()).await?;
@@ -59,6 +60,7 @@ async fn bring(work: Work<'_>, told: Told<'_>, progress: &mut Progress<'_>) -> R
     if !plan.include_existing_files {
         leave_existing(work, skip.as_deref(), &mut ledger, progress).await?;
     }
+    finish(work, &mut target, &mut ledger, progress).await?;
     catch_up(work, &mut target, &mut ledger, progress).await?;
     let found =
         discover(landing, plan, skip.as_deref(), lake.clock(), told.sightings, |file| ledger.knows(file)).await?;
@@ -137,7 +139,7 @@ fn gone(plan: &SourcePlan) -> Error {
 }
 
 /// Executes what is planned and not in the table; returns the last batch that is in the table.
-async fn catch_up(
+pub(crate) async fn catch_up(
     work: Work<'_>,
     target: &mut Target,
     ledger: &mut Ledger,

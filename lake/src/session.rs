@@ -111,14 +111,24 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Query`] when the scan cannot be planned.
     pub async fn provider(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
+        self.scan(table, None).await
+    }
+
+    /// A scan of some data files of a table alone, by their paths in the log.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] when the scan cannot be planned.
+    pub(crate) async fn files(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
+        self.scan(table, Some(paths)).await
+    }
+
+    async fn scan(&self, table: &Table, paths: Option<Vec<String>>) -> Result<Arc<dyn TableProvider>> {
         table.delta().update_datafusion_session(&self.ctx.state())?;
-        let provider = table
-            .delta()
-            .table_provider()
-            .with_session(Arc::new(self.ctx.state()))
-            .await
-            .map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))?;
-        Ok(provider)
+        let mut provider = table.delta().table_provider().with_session(Arc::new(self.ctx.state()));
+        if let Some(paths) = paths {
+            provider = provider.with_file_paths(paths);
+        }
+        provider.await.map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))
     }
 
     /// Plans a query. Only queries are accepted: nothing can be made, changed or set.

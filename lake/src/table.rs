@@ -47,6 +47,17 @@ pub(crate) fn stats_name(name: &str) -> String {
     if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
 }
 
+/// A data file of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct DataFile {
+    /// Its path, relative to the table.
+    pub(crate) path: String,
+    /// The values of the partition columns, as the log writes them.
+    pub(crate) partition: HashMap<String, Option<String>>,
+    /// The action that removes it.
+    pub(crate) remove: Action,
+}
+
 /// A table at the version that it was opened at; [`reload`](Table::reload) moves it to the newest.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -202,6 +213,17 @@ impl Table {
         let files = self.delta.snapshot()?.log_data();
         let chosen = files.iter().filter(|file| select(&file.partition_values_map()));
         Ok(chosen.map(|file| Action::Remove(file.remove_action(true))).collect())
+    }
+
+    /// The data files of the open version.
+    pub(crate) fn files(&self) -> Result<Vec<DataFile>> {
+        let files = self.delta.snapshot()?.log_data();
+        let each = files.iter().map(|file| DataFile {
+            path: file.path().into_owned(),
+            partition: file.partition_values_map(),
+            remove: Action::Remove(file.remove_action(true)),
+        });
+        Ok(each.collect())
     }
 
     pub(crate) fn delta(&self) -> &DeltaTable {

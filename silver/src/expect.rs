@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use lake::session::Session;
 use lake::{Context, Result};
 
-use crate::condition::condition;
+use crate::condition::{Answers, answers, condition};
 use crate::plan::ExpectationPlan;
 use crate::spec::Action;
 
 /// The kind of reason of an expectation that must stop the run.
 pub(crate) const FAIL: &str = "expectation_fail";
 const QUARANTINE: &str = "expectation";
+/// The kind of reason of a condition that a row cannot be asked.
+pub(crate) const EVALUATION: &str = "evaluation";
 
 /// The expectations of a table, ready for its rows.
 pub struct Expectations(Vec<Ready>);
@@ -29,6 +31,8 @@ pub(crate) struct Misses {
     pub(crate) finding: Finding,
     pub(crate) text: String,
     pub(crate) rows: Vec<usize>,
+    /// Rows that the condition cannot be asked of, with the reason.
+    pub(crate) failed: Vec<(usize, String)>,
 }
 
 /// What becomes of such rows.
@@ -69,9 +73,20 @@ impl Expectations {
 
 impl Ready {
     fn misses(&self, batch: &RecordBatch) -> Result<Misses> {
-        let answers = self.condition.evaluate(batch)?.into_array(batch.num_rows())?;
-        let answers = answers.as_boolean();
-        let rows = (0..batch.num_rows()).filter(|row| answers.is_null(*row) || !answers.value(*row)).collect();
+        let Answers { values, failed } = answers(&self.condition, batch)?;
+        let mut rows: Vec<usize> =
+            (0..batch.num_rows()).filter(|row| values.is_null(*row) || !values.value(*row)).collect();
+        let mut failed: Vec<(usize, String)> = failed;
+        match self.plan.action {
+            // It only warns, also of a row that it cannot be asked of.
+            Action::Warn => failed.clear(),
+            Action::Drop | Action::Quarantine | Action::Fail => {
+                rows.retain(|row| failed.binary_search_by_key(row, |(row, _)| *row).is_err());
+            }
+        }
+        for (_, reason) in &mut failed {
+            *reason = format!("expectation `{}` cannot be checked: {reason}: {}", self.plan.name, self.plan.check);
+        }
         let finding = match self.plan.action {
             Action::Warn => Finding::Warn,
             Action::Drop => Finding::Drop,
@@ -79,6 +94,6 @@ impl Ready {
             Action::Fail => Finding::Reject { kind: FAIL },
         };
         let text = format!("expectation `{}` is not met: {}", self.plan.name, self.plan.check);
-        Ok(Misses { finding, text, rows })
+        Ok(Misses { finding, text, rows, failed })
     }
 }

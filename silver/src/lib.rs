@@ -13,9 +13,12 @@ pub mod order;
 pub mod plan;
 mod read;
 pub mod refine;
+pub mod replay;
 pub mod sequence;
 pub mod spec;
+mod target;
 pub mod tombstones;
 
 pub use plan::{TablePlan, compile};
 pub use refine::run;
+pub use replay::{reach, replay};

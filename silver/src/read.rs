@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
+use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::dataframe::DataFrame;
@@ -13,7 +14,7 @@ use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{Stream, StreamExt};
-use lake::quarantine::{QuarantineWriter, Rejected};
+use lake::quarantine::{Again, Places, QuarantineWriter, Rejected};
 use lake::run::RunContext;
 use lake::session::Session;
 use lake::{Error, Result, Table, columns};
@@ -23,6 +24,9 @@ use crate::change::{Decoded, Decoder};
 
 /// Batches of rejected rows waiting to be encoded.
 const REJECTED_WAITING_MAX: usize = 16;
+
+/// Batches that are named one by one when their records are looked for; of more, the first and the last are.
+const BATCHES_NAMED_MAX: usize = 200;
 
 /// The bronze batches of one run: above `after`, up to `upto`.
 #[derive(Debug, Clone, Copy)]
@@ -34,47 +38,82 @@ pub(crate) struct Range {
 /// Counts of decoding, over all streams.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
+    pub(crate) read: u64,
     pub(crate) rejected: u64,
     pub(crate) ignored: u64,
     pub(crate) dropped: u64,
     pub(crate) warned: Vec<u64>,
 }
 
+/// Which records are read.
+#[derive(Clone)]
+pub(crate) enum Wanted {
+    /// Those of some batches; `except` are left out, and counted as dropped.
+    Range { range: Range, except: Arc<Places> },
+    /// These alone.
+    Only(Arc<Places>),
+    /// Those that arrived in the same batches as `these`, without `except`. What cannot go on is passed over: it was
+    /// told when it arrived.
+    Beside { these: Arc<Places>, except: Arc<Places> },
+}
+
 /// Where rejected rows go.
-pub(crate) struct Rejects {
+pub(crate) enum Rejects {
+    /// Into quarantine.
+    Refused(QuarantineWriter),
+    /// Back into quarantine, from where they come: the writer, when each was first seen, the number of the replay.
+    Again(QuarantineWriter, Arc<Places>, i64),
+}
+
+/// What was read, after all of it was.
+pub(crate) struct Read {
+    pub(crate) tally: Tally,
     pub(crate) writer: QuarantineWriter,
-    /// The batches up to this one have theirs in quarantine already.
-    pub(crate) written_upto: i64,
+    /// The places of those that went back.
+    pub(crate) refused: Places,
 }
 
 /// Changes as they are decoded: the frame can be computed once, then [`finish`](Changes::finish) has the counts.
 pub(crate) struct Changes {
     pub(crate) frame: DataFrame,
     tally: Arc<Mutex<Tally>>,
-    collector: tokio::task::JoinHandle<Result<QuarantineWriter>>,
+    collector: tokio::task::JoinHandle<Result<(QuarantineWriter, Places)>>,
 }
 
 /// The records of `range`, counted by the table itself.
 pub(crate) async fn count(bronze: &Table, range: Range, session: &Session) -> Result<u64> {
-    Ok(records(bronze, range, session).await?.count().await? as u64)
+    let wanted = Wanted::Range { range, except: Arc::default() };
+    Ok(records(bronze, &wanted, session).await?.count().await? as u64)
 }
 
-async fn records(bronze: &Table, range: Range, session: &Session) -> Result<DataFrame> {
+async fn records(bronze: &Table, wanted: &Wanted, session: &Session) -> Result<DataFrame> {
     let batch_id = ident(columns::BATCH_ID);
-    let wanted = batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto)));
+    let wanted = match wanted {
+        Wanted::Range { range, .. } => batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto))),
+        Wanted::Only(places) | Wanted::Beside { these: places, .. } => {
+            let batches = places.batches();
+            let (first, last) = (batches.first().copied().unwrap_or(0), batches.last().copied().unwrap_or(0));
+            let between = batch_id.clone().between(lit(first), lit(last));
+            if batches.len() > BATCHES_NAMED_MAX {
+                between
+            } else {
+                between.and(batch_id.in_list(batches.into_iter().map(lit).collect(), false))
+            }
+        }
+    };
     Ok(session.context().read_table(session.provider(bronze).await?)?.filter(wanted)?)
 }
 
-/// Begins to read the records of `range`.
+/// Begins to read records.
 pub(crate) async fn changes(
     bronze: &Table,
-    range: Range,
+    wanted: Wanted,
     decoder: &Arc<Decoder>,
     rejects: Rejects,
     session: &Session,
     ctx: &RunContext,
 ) -> Result<Changes> {
-    let records = records(bronze, range, session).await?;
+    let records = records(bronze, &wanted, session).await?;
     let mut streams = records.execute_stream_partitioned().await?;
     if streams.is_empty() {
         streams.push(Box::pin(EmptyRecordBatchStream::new(bronze.schema())));
@@ -87,6 +126,7 @@ pub(crate) async fn changes(
             decoder: Arc::clone(decoder),
             tally: Arc::clone(&tally),
             rejected: sender.clone(),
+            wanted: wanted.clone(),
             ctx: ctx.clone(),
         };
         Arc::new(Once::new(decoder.schema(), decoding.run(stream))) as Arc<dyn PartitionStream>
@@ -98,12 +138,13 @@ pub(crate) async fn changes(
 
 impl Changes {
     /// The counts and the rejected rows, after the frame was computed.
-    pub(crate) async fn finish(self) -> Result<(Tally, QuarantineWriter)> {
+    pub(crate) async fn finish(self) -> Result<Read> {
         drop(self.frame);
-        let writer = self.collector.await;
-        let writer = writer.map_err(|error| Error::internal("the quarantine ended early").with_source(error))??;
+        let collected = self.collector.await;
+        let collected = collected.map_err(|error| Error::internal("the quarantine ended early").with_source(error));
+        let (writer, refused) = collected??;
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok((tally, writer))
+        Ok(Read { tally, writer, refused })
     }
 }
 
@@ -112,6 +153,7 @@ struct Decoding {
     decoder: Arc<Decoder>,
     tally: Arc<Mutex<Tally>>,
     rejected: mpsc::Sender<Vec<Rejected>>,
+    wanted: Wanted,
     ctx: RunContext,
 }
 
@@ -129,10 +171,16 @@ impl Decoding {
 
     async fn one(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.ctx.stop.check()?;
-        let Decoded { changes, rejected, read, ignored, dropped, warned } = self.decoder.decode(batch)?;
+        let (batch, left_out) = self.wanted.of(batch)?;
+        let Decoded { changes, rejected, read, ignored, dropped, warned } = self.decoder.decode(&batch)?;
         self.ctx.meter.add_rows(read);
+        if let Wanted::Beside { .. } = self.wanted {
+            return Ok(changes);
+        }
         {
             let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.read += read;
+            tally.dropped += left_out;
             tally.rejected += rejected.len() as u64;
             tally.ignored += ignored;
             tally.dropped += dropped;
@@ -146,14 +194,46 @@ impl Decoding {
     }
 }
 
-async fn collect(mut receiver: mpsc::Receiver<Vec<Rejected>>, rejects: Rejects) -> Result<QuarantineWriter> {
-    let Rejects { mut writer, written_upto } = rejects;
-    while let Some(rows) = receiver.recv().await {
-        for row in rows.into_iter().filter(|row| row.batch_id > written_upto) {
-            writer.push(row).await?;
+impl Wanted {
+    /// The rows of a batch that are wanted, and how many were left out by a decision.
+    fn of(&self, batch: &RecordBatch) -> Result<(RecordBatch, u64)> {
+        let mask = match self {
+            Self::Range { except, .. } if except.is_empty() => return Ok((batch.clone(), 0)),
+            Self::Range { except, .. } => not(&except.mask(batch)?)?,
+            Self::Only(these) => these.mask(batch)?,
+            Self::Beside { except, .. } => not(&except.mask(batch)?)?,
+        };
+        let rows = filter_record_batch(batch, &mask)?;
+        let left_out = match self {
+            Self::Range { .. } => (batch.num_rows() - rows.num_rows()) as u64,
+            Self::Only(_) | Self::Beside { .. } => 0,
+        };
+        Ok((rows, left_out))
+    }
+}
+
+async fn collect(mut receiver: mpsc::Receiver<Vec<Rejected>>, rejects: Rejects) -> Result<(QuarantineWriter, Places)> {
+    let mut refused = Places::default();
+    match rejects {
+        Rejects::Refused(mut writer) => {
+            while let Some(rows) = receiver.recv().await {
+                for row in rows {
+                    writer.push(row).await?;
+                }
+            }
+            Ok((writer, refused))
+        }
+        Rejects::Again(mut writer, seen, replay) => {
+            while let Some(rows) = receiver.recv().await {
+                for row in rows {
+                    let first_seen_us = seen.get(row.batch_id, &row.file_path, row.row_number).unwrap_or_default();
+                    refused.add(row.batch_id, &row.file_path, row.row_number, 0);
+                    writer.push_again(row, Again { first_seen_us, replay }).await?;
+                }
+            }
+            Ok((writer, refused))
         }
     }
-    Ok(writer)
 }
 
 /// A stream that can be read once, as a partition of a table.

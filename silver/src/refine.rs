@@ -7,31 +7,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use lake::accounting::Figures;
 use lake::columns::FileOrder;
 use lake::commit::{Outcome, Txn, redoing};
-use lake::quarantine::{QuarantineWriter, txn_version};
+use lake::quarantine::{Before, QuarantineWriter};
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
-use lake::schema::{Evolution, evolution};
 use lake::stage::Staged;
-use lake::table::Definition;
 use lake::upsert::{Probed, Upsert};
-use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName, columns, fault};
+use lake::{Error, ErrorKind, Lake, Result, Table, TableName, columns, fault};
 
 use crate::change::Decoder;
 use crate::dedup::{LAST, marked};
-use crate::plan::{Columns, TablePlan};
-use crate::read::{Changes, Range, Rejects, Tally, changes, count};
-use crate::tombstones::{Owner, Tombstones};
-
-/// The table property that holds keys and sequence.
-const IDENTITY: &str = "lakehouse.changes";
-/// What to do when a table cannot become what the spec asks for.
-const REBUILD: &str = "columns can be added; for any other change delete the table's folder and run `silver run`: bronze has every record";
-/// The columns at most that get file statistics, as Delta has it by default.
-const STATS_COLUMNS_MAX: usize = 32;
+use crate::plan::TablePlan;
+use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 
 /// Applies what bronze has and the table has not seen.
 ///
@@ -41,17 +30,25 @@ const STATS_COLUMNS_MAX: usize = 32;
 /// each other. Nothing is committed to the table then.
 pub async fn run(lake: &Lake, plan: &TablePlan, ctx: &RunContext) -> Result<TaskReport> {
     let plan = Arc::new(plan.clone());
-    let report = redoing(lake.clock(), async || Refinement { lake, plan: &plan, ctx }.once().await).await?;
+    let refinement = Refinement { lake, plan: &plan, ctx };
+    let replayed = refinement.unfinished().await?;
+    let report = redoing(lake.clock(), async || refinement.once().await).await?;
+    let report = match replayed {
+        Some(replayed) => replayed.and(report),
+        None => report,
+    };
     if let Some(version) = report.version {
         ctx.pins.set(&plan.table, version);
     }
     Ok(report)
 }
 
-struct Refinement<'a> {
-    lake: &'a Lake,
-    plan: &'a Arc<TablePlan>,
-    ctx: &'a RunContext,
+/// What a table is refined with.
+#[derive(Clone, Copy)]
+pub(crate) struct Refinement<'a> {
+    pub(crate) lake: &'a Lake,
+    pub(crate) plan: &'a Arc<TablePlan>,
+    pub(crate) ctx: &'a RunContext,
 }
 
 impl Refinement<'_> {
@@ -89,13 +86,14 @@ impl Refinement<'_> {
             Arc::new(Decoder::new(Arc::clone(self.plan), &bronze.schema(), FileOrder::of(bronze)?, &session)?);
         let mut table = self.table(&decoder).await?;
         let side = self.side_app(&table)?;
-        let quarantined = txn_version(self.lake, &self.plan.source, &side).await?;
-        let writer = QuarantineWriter::new(self.lake, &self.plan.source, &self.ctx.run);
-        let rejects = Rejects { writer, written_upto: quarantined.unwrap_or(i64::MIN) };
-        let changes = changes(bronze, range, &decoder, rejects, &session, self.ctx).await?;
+        let reach = (range.after, range.upto);
+        let before = Before::of(self.lake, &self.plan.source, &self.plan.table, &side, reach, true).await?;
+        let writer = QuarantineWriter::after(self.lake, &before, &self.ctx.run);
+        let wanted = Wanted::Range { range, except: Arc::new(before.discarded().clone()) };
+        let changes = changes(bronze, wanted, &decoder, Rejects::Refused(writer), &session, self.ctx).await?;
 
         let sequence: Vec<String> = (0..self.plan.sequence.len()).map(columns::sequence).collect();
-        let (last, superseded, tally, writer) = self.last(changes, &sequence).await?;
+        let (last, superseded, Read { tally, writer, .. }) = self.last(changes, &sequence).await?;
         let tombstones = self.tombstones(&decoder, &side, &sequence).await?;
         let (living, buried) = tombstones.without_stale(last).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.clone() };
@@ -116,23 +114,27 @@ impl Refinement<'_> {
 
         let side_txn = Txn::new(&side, range.upto);
         let point = "silver_quarantine_committed";
-        writer.commit_after(quarantined, side_txn.clone(), &self.plan.table, point).await?;
-        tombstones.remember(&probed, side_txn, &self.ctx.run).await?;
+        writer.commit(&before, range.upto, point).await?;
+        tombstones.remember(&probed, vec![side_txn], &self.ctx.run).await?;
         let outcome = self.commit(&upsert, &mut table, &probed, Txn::new(self.app(), range.upto)).await?;
         Ok(self.report(bronze, &decoder, outcome, figures, &tally.warned))
     }
 
     /// The last change of each key, how many others there were, and what became of the records that are no change.
-    async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Tally, QuarantineWriter)> {
+    async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
         let marked = marked(changes.frame.clone(), &self.plan.keys, sequence)?;
-        let last = Staged::write_where(marked, LAST).await;
-        let finished = changes.finish().await;
-        match (last, finished) {
-            (Ok((last, superseded)), Ok((tally, writer))) => Ok((last, superseded, tally, writer)),
+        let ((last, superseded), read) = self.finished(Staged::write_where(marked, LAST).await, changes).await?;
+        Ok((last, superseded, read))
+    }
+
+    /// What was made of changes, and what became of the records that are none.
+    pub(crate) async fn finished<T>(&self, made: Result<T>, changes: Changes) -> Result<(T, Read)> {
+        match (made, changes.finish().await) {
+            (Ok(made), Ok(read)) => Ok((made, read)),
             // When the quarantine fails the changes fail for want of it: its own error is the cause.
             (_, Err(error)) => Err(error),
-            (Err(error), Ok((_, writer))) => {
-                writer.abort().await;
+            (Err(error), Ok(read)) => {
+                read.writer.abort().await;
                 Err(error.context(format!("reading the changes of {}", self.plan.table)))
             }
         }
@@ -161,117 +163,6 @@ impl Refinement<'_> {
 
     async fn commit(&self, upsert: &Upsert, table: &mut Table, probed: &Probed, txn: Txn) -> Result<Outcome> {
         upsert.apply(self.lake, table, probed, vec![txn], &self.ctx.run, "silver_committed").await
-    }
-
-    fn app(&self) -> String {
-        format!("{}:{}", self.plan.table, TableName::bronze(&self.plan.source))
-    }
-
-    /// The application in the quarantine and in the tombstones. It names the table by its id: what those hold of a
-    /// table that was deleted and made anew belongs to the deleted one.
-    fn side_app(&self, table: &Table) -> Result<String> {
-        Ok(format!("{}:{}", self.app(), table.id()?))
-    }
-
-    async fn tombstones<'a>(
-        &'a self,
-        decoder: &Decoder,
-        side: &'a str,
-        sequence: &'a [String],
-    ) -> Result<Tombstones<'a>> {
-        let owner = Owner {
-            lake: self.lake,
-            table: &self.plan.table,
-            app: side,
-            target: decoder.target(),
-            keys: &self.plan.keys,
-            sequence,
-            retention_millis: self.plan.tombstone_retention_millis,
-        };
-        Tombstones::of(owner).await
-    }
-
-    /// The silver table with the columns that the plan asks for.
-    async fn table(&self, decoder: &Decoder) -> Result<Table> {
-        let wanted = decoder.target();
-        let mut properties = vec![(IDENTITY.to_owned(), self.plan.identity())];
-        if self.plan.change_data_feed {
-            properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
-        }
-        let definition = Definition {
-            partition_by: self.plan.partition_by.clone(),
-            properties,
-            ..Definition::new(Arc::clone(&wanted))
-        };
-        let definition = definition.with_stats_columns(&self.stats_columns(decoder));
-        let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
-        self.check_made_alike(&table)?;
-        match evolution(&table.schema(), &wanted) {
-            Evolution::Same => {}
-            Evolution::Add(schema) => {
-                let txn = Txn::new(
-                    format!("{}:columns", self.plan.table),
-                    i64::try_from(schema.fields().len()).unwrap_or(i64::MAX),
-                );
-                table.add_columns(&schema, txn, &self.ctx.run).await.context(|| "adding declared columns")?;
-            }
-            Evolution::Refused(problems) => {
-                let message =
-                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
-            }
-        }
-        if table.partition_columns()? != self.plan.partition_by {
-            let message = format!(
-                "{} is partitioned by {:?} and the spec says {:?}",
-                self.plan.table,
-                table.partition_columns()?,
-                self.plan.partition_by
-            );
-            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
-        }
-        Ok(table)
-    }
-
-    /// Refuses a table that was made by another plan, whether there is something new for it or not.
-    fn check_made_alike(&self, table: &Table) -> Result<()> {
-        let (held, wanted) = (table.property(IDENTITY)?, self.plan.identity());
-        if let Some(held) = held.filter(|held| *held != wanted) {
-            let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.plan.table);
-            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
-        }
-        let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
-        let held = table.schema();
-        let technical = held.fields().iter().filter(|field| columns::is_silver_technical(field.name()));
-        let technical = technical.map(|field| field.as_ref().clone());
-        let fields = declared.iter().map(|plan| plan.column.field()).chain(technical);
-        match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
-            Evolution::Refused(problems) => {
-                let message =
-                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
-            }
-            Evolution::Same | Evolution::Add(_) => Ok(()),
-        }
-    }
-
-    /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.
-    fn stats_columns(&self, decoder: &Decoder) -> Vec<String> {
-        let target = decoder.target();
-        let technical = |name: &&String| columns::is_silver_technical(name);
-        let names: Vec<&String> = target.fields().iter().map(|field| field.name()).collect();
-        let first = self.plan.keys.iter().chain(names.iter().copied().filter(technical));
-        let mut chosen: Vec<String> = Vec::new();
-        for name in first.chain(names.iter().copied()) {
-            let sound =
-                target.field_with_name(name).ok().and_then(|field| lake::schema::ColumnType::of(field.data_type()));
-            let sound = sound.is_some_and(lake::schema::ColumnType::has_sound_stats);
-            let taken = chosen.contains(name) || self.plan.partition_by.contains(name);
-            if sound && !taken && chosen.len() < STATS_COLUMNS_MAX {
-                chosen.push(name.clone());
-            }
-        }
-        chosen
     }
 
     async fn nothing(&self, bronze: Option<&Table>, note: Option<String>) -> Result<TaskReport> {

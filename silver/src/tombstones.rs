@@ -107,13 +107,18 @@ impl<'a> Tombstones<'a> {
         Staged::write_where(marked, LIVING).await
     }
 
-    /// Remembers the deletes among probed changes. `txn` is of the owner's application and the batch of the upsert
+    /// How far the owner's work has come in the tombstones.
+    pub fn held(&self) -> Option<i64> {
+        self.held
+    }
+
+    /// Remembers the deletes among probed changes. `txns` are of the owner's application and the batch of the upsert
     /// that follows. The first tombstones of an owner take the place of all that another has left.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile, and as
     /// [`Table::commit`].
-    pub async fn remember(self, probed: &Probed, txn: Txn, run: &RunId) -> Result<()> {
+    pub async fn remember(self, probed: &Probed, txns: Vec<Txn>, run: &RunId) -> Result<()> {
         if probed.figures.deleted + probed.figures.absent == 0 {
             return Ok(());
         }
@@ -136,7 +141,7 @@ impl<'a> Tombstones<'a> {
         actions.extend(written.files.iter().cloned().map(Action::Add));
         let commit = Commit {
             point: "tombstones_committed",
-            txns: vec![txn],
+            txns,
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
             actions,
             blind_append: false,

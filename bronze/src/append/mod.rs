@@ -14,6 +14,7 @@
 mod open;
 mod partitioned;
 mod pass;
+mod replay;
 mod rows;
 mod target;
 
@@ -24,7 +25,7 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 use lake::accounting::Figures;
 use lake::columns::{BATCH_ID, FILE_PATH, FileOrder, bronze_leading};
 use lake::commit::{Commit, Outcome, Txn, evolve};
-use lake::quarantine::QuarantineWriter;
+use lake::quarantine::{Before, Claim, QuarantineWriter};
 use lake::run::RunContext;
 use lake::scan::texts_where;
 use lake::write::discard;
@@ -48,6 +49,8 @@ pub(crate) struct Work<'a> {
     pub(crate) landing: &'a Root,
     pub(crate) plan: &'a SourcePlan,
     pub(crate) ctx: &'a RunContext,
+    /// Claims of records to be replayed that this run has made.
+    pub(crate) ours: &'a [Claim],
 }
 
 /// What became of a batch.
@@ -74,6 +77,9 @@ impl Work<'_> {
     /// [`ErrorKind::Store`] when a store fails, [`ErrorKind::Accounting`] when the records do not add up; the batch
     /// stays planned and a later run executes it.
     pub(crate) async fn execute(&self, target: &mut Target, ledger: &mut Ledger, batch: i64) -> Result<Executed> {
+        if ledger.is_replay(batch) {
+            return self.replay(target, ledger, batch).await;
+        }
         for _ in 0..READS_MAX {
             if target.done().await? >= batch {
                 return Ok(Executed::default());
@@ -86,6 +92,7 @@ impl Work<'_> {
                 plan: self.plan.clone(),
                 ctx: self.ctx.clone(),
                 table: table.clone(),
+                before: self.quarantined_before(batch).await?,
                 batch,
             };
             let pass = pass::read(job, files).await?;
@@ -142,11 +149,11 @@ impl Work<'_> {
     /// Commits a reading. `None` when the table moved so that the batch must be read again.
     async fn commit(&self, target: &mut Target, ledger: &Ledger, batch: i64, pass: Pass) -> Result<Option<Executed>> {
         let table = target.made().await?;
-        let Pass { written, quarantine, figures, schema, column_notes, .. } = pass;
-        let before = table.schema().fields().len();
-        let joined = schema.fields().iter().skip(before);
+        let Pass { written, quarantine, before, figures, schema, column_notes, .. } = pass;
+        let known = table.schema().fields().len();
+        let joined = schema.fields().iter().skip(known);
         let new_columns = joined.map(|field| field.name().clone()).collect();
-        let prepared = match self.settle_rejects(&figures, quarantine, batch).await {
+        let prepared = match self.settle_rejects(&figures, quarantine, &before, batch).await {
             Ok(()) => evolve(table, &schema, &order_property(table, self.plan)?),
             Err(error) => Err(error),
         };
@@ -170,7 +177,7 @@ impl Work<'_> {
             Ok(Outcome::Committed { .. }) => {
                 let failure = |entry: &Entry| (entry.file.path.clone(), entry.reason.clone().unwrap_or_default());
                 let failed = ledger.failures(batch).map(failure).collect();
-                let had_columns = before > bronze_leading().len();
+                let had_columns = known > bronze_leading().len();
                 Ok(Some(Executed { figures, failed, new_columns, column_notes, had_columns, ours: true }))
             }
             Ok(Outcome::AlreadyApplied { .. }) => {
@@ -208,13 +215,24 @@ impl Work<'_> {
     }
 
     /// Makes sure that every record is accounted for, then brings the rejected ones into quarantine.
-    async fn settle_rejects(&self, figures: &Figures, quarantine: QuarantineWriter, batch: i64) -> Result<()> {
+    async fn settle_rejects(
+        &self,
+        figures: &Figures,
+        quarantine: QuarantineWriter,
+        before: &Before,
+        batch: i64,
+    ) -> Result<()> {
         if let Err(error) = figures.check_bronze(&self.plan.table) {
             quarantine.abort().await;
             return Err(error);
         }
-        let txn = Txn::new(format!("bronze:{}", self.plan.source()), batch);
-        quarantine.commit(txn, "bronze_quarantine_committed").await.map(drop)
+        quarantine.commit(before, batch, "bronze_quarantine_committed").await
+    }
+
+    /// What the quarantine holds of a batch that is about to be read, perhaps again.
+    async fn quarantined_before(&self, batch: i64) -> Result<Before> {
+        let app = format!("bronze:{}", self.plan.source());
+        Before::of(self.lake, self.plan.source(), &self.plan.table, &app, (batch - 1, batch), false).await
     }
 }
 

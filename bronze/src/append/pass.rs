@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use lake::accounting::Figures;
-use lake::quarantine::QuarantineWriter;
+use lake::quarantine::{Before, QuarantineWriter};
 use lake::run::RunContext;
 use lake::write::{Written, discard};
 use lake::{Error, ErrorKind, Lake, Result, Root, Table};
@@ -44,6 +44,8 @@ pub(super) struct Pass {
     pub(super) written: Written,
     /// The rejected records.
     pub(super) quarantine: QuarantineWriter,
+    /// What the quarantine held of the batch when the reading began.
+    pub(super) before: Before,
     /// What became of the records.
     pub(super) figures: Figures,
     /// Files that could not be taken.
@@ -71,6 +73,7 @@ pub(super) struct Job {
     pub(super) plan: SourcePlan,
     pub(super) ctx: RunContext,
     pub(super) table: Table,
+    pub(super) before: Before,
     pub(super) batch: i64,
 }
 
@@ -150,7 +153,7 @@ struct Rows {
 impl Reading {
     fn new(job: Job, files: Vec<FoundFile>) -> Self {
         let ingested_us = job.lake.clock().now_micros();
-        let quarantine = QuarantineWriter::new(&job.lake, job.plan.source(), &job.ctx.run);
+        let quarantine = QuarantineWriter::after(&job.lake, &job.before, &job.ctx.run);
         let origin = |file: FoundFile| {
             let folders = folder_values(&job.plan, &file.path);
             Origin { batch: job.batch, file, folders, ingested_us }
@@ -254,7 +257,7 @@ impl Reading {
             return Err(error);
         }
         let schema = grown(&self.job.table.schema(), &evolution);
-        Ok(Pass { written, quarantine, figures, failures, spoiled, schema, column_notes })
+        Ok(Pass { written, quarantine, before: self.job.before, figures, failures, spoiled, schema, column_notes })
     }
 }
 

@@ -6,6 +6,7 @@
 //! which nothing of the file may be used. An error of kind [`Store`](lake::ErrorKind::Store) says nothing about the
 //! file; the read may be tried again.
 
+mod again;
 mod avro;
 mod bytes;
 mod csv;
@@ -22,6 +23,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use lake::{Error, ErrorKind, Result};
 
+pub(crate) use self::again::{Again, again};
 pub use self::bytes::{Compression, SourceFailure};
 pub use self::csv::{Dialect, EmptyIsNull, Header, Records};
 pub(crate) use self::encoding::ENCODING_NAMES;
@@ -60,8 +62,19 @@ pub struct Reject {
     pub row_number: i64,
     /// Its text, as it stands in the file.
     pub raw: String,
+    /// The kind of reason: [`MALFORMED`](Self::MALFORMED) or [`CUT`](Self::CUT).
+    pub kind: &'static str,
     /// Why.
     pub reason: String,
+    /// A JSON array of the columns of the file by position, where its records do not name them.
+    pub header: Option<Arc<str>>,
+}
+
+impl Reject {
+    /// The record breaks a rule of its format.
+    pub const MALFORMED: &'static str = "malformed";
+    /// The file ends before the record does.
+    pub const CUT: &'static str = "cut";
 }
 
 /// What a decoder has met so far, counted where records begin and end.

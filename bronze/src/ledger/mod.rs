@@ -13,6 +13,7 @@ use lake::{Lake, Result, Table, TableName};
 use crate::discover::FoundFile;
 
 mod read;
+mod replay;
 mod write;
 
 #[cfg(test)]
@@ -35,6 +36,8 @@ pub enum Status {
     Existing,
     /// It is to be taken once more: what was said of it up to its batch does not count.
     Again,
+    /// No file: the batch is records of quarantine that are replayed.
+    Replay,
 }
 
 /// One row of the ledger.
@@ -73,8 +76,16 @@ struct Marks {
 }
 
 impl Status {
-    const ALL: [Self; 7] =
-        [Self::Planned, Self::Failed, Self::Gone, Self::Taken, Self::Ignored, Self::Existing, Self::Again];
+    const ALL: [Self; 8] = [
+        Self::Planned,
+        Self::Failed,
+        Self::Gone,
+        Self::Taken,
+        Self::Ignored,
+        Self::Existing,
+        Self::Again,
+        Self::Replay,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -85,6 +96,7 @@ impl Status {
             Self::Ignored => "ignored",
             Self::Existing => "existing",
             Self::Again => "again",
+            Self::Replay => "replay",
         }
     }
 }
@@ -154,7 +166,7 @@ impl Ledger {
         self.counting(file).any(|entry| match entry.status {
             Status::Planned => !self.is_out(entry),
             Status::Failed | Status::Ignored | Status::Existing => true,
-            Status::Gone | Status::Taken | Status::Again => false,
+            Status::Gone | Status::Taken | Status::Again | Status::Replay => false,
         })
     }
 

@@ -90,7 +90,7 @@ impl Ledger {
         self.append(taken, App::Settled, batch, "files_settled_committed", run).await
     }
 
-    async fn append(
+    pub(super) async fn append(
         &mut self,
         mut entries: Vec<Entry>,
         app: App,

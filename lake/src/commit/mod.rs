@@ -189,16 +189,32 @@ pub(crate) async fn guarded<T>(
 /// # Errors
 /// What `work` returns, except conflicts that pass within the limit of tries.
 pub async fn redoing<T>(clock: &Clock, mut work: impl AsyncFnMut() -> Result<T>) -> Result<T> {
-    for attempt in 1.. {
+    let mut redo = Redo::default();
+    loop {
         match work().await {
-            Err(error) if error.retry() == Retry::Redo && attempt < ATTEMPTS_MAX => {
-                tracing::debug!(attempt, %error, "another writer came first, the work is done again");
-                clock.sleep(backoff(attempt)).await;
-            }
+            Err(error) if redo.again(clock, &error).await => {}
             answer => return answer,
         }
     }
-    Err(Error::internal("the redo loop ended without an answer"))
+}
+
+/// Counts how often work is done again; for work that does not fit into the closure of [`redoing`].
+#[derive(Debug, Default)]
+pub struct Redo {
+    attempts: u32,
+}
+
+impl Redo {
+    /// Waits and says yes when work that failed so is to be done again.
+    pub async fn again(&mut self, clock: &Clock, error: &Error) -> bool {
+        self.attempts += 1;
+        if error.retry() != Retry::Redo || self.attempts >= ATTEMPTS_MAX {
+            return false;
+        }
+        tracing::debug!(attempt = self.attempts, %error, "another writer came first, the work is done again");
+        clock.sleep(backoff(self.attempts)).await;
+        true
+    }
 }
 
 /// True when the open version of the table holds all of the transactions.

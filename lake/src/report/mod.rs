@@ -71,6 +71,21 @@ impl TaskReport {
         }
     }
 
+    /// This and what was done after it, as one.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        let changed = self.state == TaskState::Changed || later.state == TaskState::Changed;
+        Self {
+            table: later.table,
+            state: if changed { TaskState::Changed } else { TaskState::UpToDate },
+            figures: self.figures.and(later.figures),
+            version: later.version.or(self.version),
+            read: self.read.into_iter().chain(later.read).collect(),
+            failed_files: self.failed_files.into_iter().chain(later.failed_files).collect(),
+            notes: self.notes.into_iter().chain(later.notes).collect(),
+        }
+    }
+
     /// True when this run refused a file.
     pub fn refused_files(&self) -> bool {
         self.failed_files.iter().any(|file| file.new)

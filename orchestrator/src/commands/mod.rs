@@ -2,6 +2,7 @@
 
 mod dry_run;
 mod graph;
+mod quarantine;
 mod query;
 mod run;
 mod runs;
@@ -51,6 +52,7 @@ enum Command {
     DryRun(dry_run::Args),
     Graph(graph::Args),
     Query(query::Args),
+    Quarantine(quarantine::Args),
     Runs(runs::Args),
     Sample(sample::Args),
 }
@@ -80,6 +82,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::DryRun(args) => dry_run::run(&project()?, args, clock, printer).await,
         Command::Graph(args) => graph::run(&project()?, args, printer),
         Command::Query(args) => query::run(&project()?, args, clock, printer).await,
+        Command::Quarantine(args) => quarantine::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod forecast;
 pub(crate) mod history;
+pub(crate) mod quarantine;
 pub(crate) mod query;
 mod record;
 pub(crate) mod rows;

@@ -84,7 +84,7 @@ impl Decoder {
     pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, file_order: FileOrder, session: &Session) -> Result<Self> {
         let resolved = Resolved::new(&plan, bronze)?;
         let operation = OperationReader::new(&plan, bronze, session)?;
-        let notes = absent_operation(&operation, &plan, bronze).into_iter().collect();
+        let notes = absent_operation(&operation, &plan, bronze)?.into_iter().collect();
         let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
         let order = [
             Field::new(DELETE, DataType::Boolean, false),
@@ -146,6 +146,12 @@ impl Decoder {
                 column: self.operation.column().map(str::to_owned),
                 value: Some(value),
             }),
+            (Does::Unanswered(reason), _) => Fate::Rejected(Reason {
+                kind: crate::expect::EVALUATION,
+                text: format!("`apply_as_deletes` cannot be checked: {reason}"),
+                column: None,
+                value: None,
+            }),
         });
         Ok(fates.collect())
     }
@@ -163,7 +169,7 @@ impl Decoder {
                 let needed = is_key || !matches!(fates[row], Fate::Delete);
                 let lenient = self.plan.on_cast_error == OnBadValue::Null && !is_key && column.nullable;
                 if needed && !lenient {
-                    reject(&mut fates[row], "cast", text, Some(&column.name), record::value(&source, row));
+                    reject_value(&mut fates[row], text, &column.name, record::value(&source, row));
                 }
             }
             typed.push(cast.array);
@@ -173,7 +179,7 @@ impl Decoder {
             let cast = cast_sequence(&source, part.kind, rules);
             for (row, text) in cast.bad {
                 let text = format!("part {} of the sequence: {text}", number + 1);
-                reject(&mut fates[row], "cast", text, Some(&part.column.name), record::value(&source, row));
+                reject_value(&mut fates[row], text, &part.column.name, record::value(&source, row));
             }
             typed.push(cast.array);
         }
@@ -220,6 +226,15 @@ impl Decoder {
         }
         let rows = RecordBatch::try_new(self.resolved.rows(), typed.to_vec())?;
         for (number, misses) in self.expectations.misses(&rows)?.into_iter().enumerate() {
+            for (row, text) in misses.failed {
+                let kind = match misses.finding {
+                    Finding::Reject { kind: crate::expect::FAIL } => crate::expect::FAIL,
+                    _ => crate::expect::EVALUATION,
+                };
+                if matches!(fates[row], Fate::Upsert) {
+                    reject(&mut fates[row], kind, text, None, None);
+                }
+            }
             for row in misses.rows {
                 if !matches!(fates[row], Fate::Upsert) {
                     continue;
@@ -306,6 +321,7 @@ impl Decoder {
             column: reason.column.clone(),
             value: reason.value.clone(),
             record: Some(record::as_json(batch, row)),
+            header: None,
         })
     }
 
@@ -330,13 +346,37 @@ impl Decoder {
     }
 }
 
-/// Says that the column of the operation is not there, and what is.
-fn absent_operation(operation: &OperationReader, plan: &TablePlan, bronze: &SchemaRef) -> Option<String> {
-    let column = operation.column().filter(|column| resolve::find(bronze, column).is_none())?;
+/// What to say when the column of the operation is not there. Only files of a preset's own may lack it.
+fn absent_operation(operation: &OperationReader, plan: &TablePlan, bronze: &SchemaRef) -> Result<Option<String>> {
+    let Some(column) = operation.column().filter(|column| resolve::find(bronze, column).is_none()) else {
+        return Ok(None);
+    };
     let known = bronze.fields().iter().map(|field| field.name().as_str()).filter(|name| !columns::is_technical(name));
-    let hint = lake::spec::did_you_mean(column, known).map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let hint = lake::spec::did_you_mean(column, known);
     let source = lake::TableName::bronze(&plan.source);
-    Some(format!("`{column}`, which says what a record does, is not in {source}: every record is an upsert{hint}"))
+    if plan.preset == Preset::Plain {
+        let error =
+            Error::spec(format!("{source} has no column `{column}`, which says what a record of {} does", plan.table));
+        return Err(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        });
+    }
+    let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Ok(Some(format!("`{column}`, which says what a record does, is not in {source}: every record is an upsert{hint}")))
+}
+
+/// A value that does not fit; the column and the value of the first stand, the reason names each.
+fn reject_value(fate: &mut Fate, text: String, column: &str, value: Option<String>) {
+    match fate {
+        Fate::Rejected(reason) if reason.kind == "cast" => {
+            let known = reason.column.as_deref() == Some(column);
+            if !known {
+                reason.text.push_str(&format!("; `{column}`: {text}"));
+            }
+        }
+        _ => reject(fate, "cast", text, Some(&column.to_owned()), value),
+    }
 }
 
 /// The first reason stands.

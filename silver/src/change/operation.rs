@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -13,7 +13,7 @@ use lake::{Context, Result};
 use super::record::value;
 use super::rescue::Restored;
 use super::resolve::find;
-use crate::condition::condition;
+use crate::condition::{Answers, answers, condition};
 use crate::plan::{Operation, TablePlan};
 use crate::spec::{DeleteFlag, Op};
 
@@ -24,6 +24,8 @@ pub(super) enum Does {
     Delete,
     Nothing,
     Unknown(String),
+    /// The spec's condition cannot be asked of it, for this reason.
+    Unanswered(String),
 }
 
 /// Reads the operation of records.
@@ -75,12 +77,14 @@ impl OperationReader {
                 (0..rows).map(|row| by_flag(flag, column, row)).collect()
             }
             Self::Condition { condition, columns } => {
-                let answers = condition.evaluate(batch)?.into_array(rows)?;
-                let answers = answers.as_boolean();
+                let Answers { values, failed } = answers(condition, batch)?;
                 let does = |row: usize| match restored.text(row, columns) {
                     Some(text) => Does::Unknown(text.to_owned()),
-                    None if answers.is_valid(row) && answers.value(row) => Does::Delete,
-                    None => Does::Upsert,
+                    None if values.is_valid(row) && values.value(row) => Does::Delete,
+                    None => match failed.binary_search_by_key(&row, |(row, _)| *row) {
+                        Ok(place) => Does::Unanswered(failed[place].1.clone()),
+                        Err(_) => Does::Upsert,
+                    },
                 };
                 (0..rows).map(does).collect()
             }

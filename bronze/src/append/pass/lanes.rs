@@ -114,10 +114,11 @@ fn rejected(pass: &Reading, index: usize, reject: Reject) -> Rejected {
         file_path: origin.file.path.clone(),
         row_number: reject.row_number,
         refused_by: pass.job.plan.table.clone(),
-        reason_kind: "malformed",
+        reason_kind: reject.kind,
         reason: reject.reason,
         column: None,
         value: None,
         record: Some(reject.raw),
+        header: reject.header,
     }
 }

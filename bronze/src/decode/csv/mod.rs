@@ -84,7 +84,8 @@ impl CsvDecoder {
                     self.counts.records += 1;
                     let raw = trimmed(&text[at..next]).to_owned();
                     let row_number = number(self.counts.records);
-                    self.rejects.push(Reject { row_number, raw, reason: reason.text(text, at) });
+                    let (kind, reason) = (Reject::MALFORMED, reason.text(text, at));
+                    self.rejects.push(Reject { row_number, raw, kind, reason, header: None });
                     at = next;
                 }
             }
@@ -116,12 +117,19 @@ impl Decoder for CsvDecoder {
         loop {
             let scanned = self.scan()?;
             if !self.rows.is_empty() || !self.rejects.is_empty() {
+                let schema = self.columns.as_ref().map_or_else(|| Arc::new(Schema::empty()), Columns::schema);
+                let mut rejects = std::mem::take(&mut self.rejects);
+                if !rejects.is_empty() {
+                    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                    let header: Arc<str> = serde_json::Value::from(names).to_string().into();
+                    rejects.iter_mut().for_each(|reject| reject.header = Some(Arc::clone(&header)));
+                }
                 return Ok(Some(Part::Records(Box::new(Records {
                     text: self.text.take(scanned),
                     rows: self.rows.take(),
-                    schema: self.columns.as_ref().map_or_else(|| Arc::new(Schema::empty()), Columns::schema),
+                    schema,
                     dialect: Arc::clone(&self.dialect),
-                    rejects: std::mem::take(&mut self.rejects),
+                    rejects,
                 }))));
             }
             self.text.consume(scanned);
@@ -149,7 +157,8 @@ fn take(rows: &mut Rows, rejects: &mut Vec<Reject>, columns: &Columns, tokenizer
             "the last record has {} of {wanted} fields and no line break: the file may have been cut",
             fields.len()
         );
-        rejects.push(Reject { row_number: number(record), raw: trimmed(raw).to_owned(), reason });
+        let raw = trimmed(raw).to_owned();
+        rejects.push(Reject { row_number: number(record), raw, kind: Reject::CUT, reason, header: None });
         return;
     }
     rows.push(fields, number(record));

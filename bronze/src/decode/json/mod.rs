@@ -172,7 +172,13 @@ impl<'t> Record<'t> {
                 return Ok(None);
             }
         }
-        Ok(Some(Reject { row_number: self.row_number, raw: self.raw.to_owned(), reason }))
+        Ok(Some(Reject {
+            row_number: self.row_number,
+            raw: self.raw.to_owned(),
+            kind: Reject::MALFORMED,
+            reason,
+            header: None,
+        }))
     }
 }
 

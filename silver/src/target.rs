@@ -1,0 +1,134 @@
+//! The silver table that a refinement writes, its tombstones, and the names under which both count what was applied.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use lake::commit::Txn;
+use lake::schema::{Evolution, evolution};
+use lake::table::Definition;
+use lake::{Context, Error, ErrorKind, Result, Table, TableName, columns};
+
+use crate::change::Decoder;
+use crate::plan::Columns;
+use crate::refine::Refinement;
+use crate::tombstones::{Owner, Tombstones};
+
+/// The table property that holds keys and sequence.
+const IDENTITY: &str = "lakehouse.changes";
+/// What to do when a table cannot become what the spec asks for.
+const REBUILD: &str = "columns can be added; for any other change delete the table's folder and run `silver run`: bronze has every record";
+/// The columns at most that get file statistics, as Delta has it by default.
+const STATS_COLUMNS_MAX: usize = 32;
+
+impl Refinement<'_> {
+    pub(crate) fn app(&self) -> String {
+        format!("{}:{}", self.plan.table, TableName::bronze(&self.plan.source))
+    }
+
+    /// The application in the quarantine and in the tombstones. It names the table by its id: what those hold of a
+    /// table that was deleted and made anew belongs to the deleted one.
+    pub(crate) fn side_app(&self, table: &Table) -> Result<String> {
+        Ok(format!("{}:{}", self.app(), table.id()?))
+    }
+
+    pub(crate) async fn tombstones<'a>(
+        &'a self,
+        decoder: &Decoder,
+        side: &'a str,
+        sequence: &'a [String],
+    ) -> Result<Tombstones<'a>> {
+        let owner = Owner {
+            lake: self.lake,
+            table: &self.plan.table,
+            app: side,
+            target: decoder.target(),
+            keys: &self.plan.keys,
+            sequence,
+            retention_millis: self.plan.tombstone_retention_millis,
+        };
+        Tombstones::of(owner).await
+    }
+
+    /// The silver table with the columns that the plan asks for.
+    pub(crate) async fn table(&self, decoder: &Decoder) -> Result<Table> {
+        let wanted = decoder.target();
+        let mut properties = vec![(IDENTITY.to_owned(), self.plan.identity())];
+        if self.plan.change_data_feed {
+            properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
+        }
+        let definition = Definition {
+            partition_by: self.plan.partition_by.clone(),
+            properties,
+            ..Definition::new(Arc::clone(&wanted))
+        };
+        let definition = definition.with_stats_columns(&self.stats_columns(decoder));
+        let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
+        self.check_made_alike(&table)?;
+        match evolution(&table.schema(), &wanted) {
+            Evolution::Same => {}
+            Evolution::Add(schema) => {
+                let txn = Txn::new(
+                    format!("{}:columns", self.plan.table),
+                    i64::try_from(schema.fields().len()).unwrap_or(i64::MAX),
+                );
+                table.add_columns(&schema, txn, &self.ctx.run).await.context(|| "adding declared columns")?;
+            }
+            Evolution::Refused(problems) => {
+                let message =
+                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
+                return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+            }
+        }
+        if table.partition_columns()? != self.plan.partition_by {
+            let message = format!(
+                "{} is partitioned by {:?} and the spec says {:?}",
+                self.plan.table,
+                table.partition_columns()?,
+                self.plan.partition_by
+            );
+            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+        }
+        Ok(table)
+    }
+
+    /// Refuses a table that was made by another plan, whether there is something new for it or not.
+    pub(crate) fn check_made_alike(&self, table: &Table) -> Result<()> {
+        let (held, wanted) = (table.property(IDENTITY)?, self.plan.identity());
+        if let Some(held) = held.filter(|held| *held != wanted) {
+            let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.plan.table);
+            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+        }
+        let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
+        let held = table.schema();
+        let technical = held.fields().iter().filter(|field| columns::is_silver_technical(field.name()));
+        let technical = technical.map(|field| field.as_ref().clone());
+        let fields = declared.iter().map(|plan| plan.column.field()).chain(technical);
+        match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
+            Evolution::Refused(problems) => {
+                let message =
+                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
+                Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
+            }
+            Evolution::Same | Evolution::Add(_) => Ok(()),
+        }
+    }
+
+    /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.
+    fn stats_columns(&self, decoder: &Decoder) -> Vec<String> {
+        let target = decoder.target();
+        let technical = |name: &&String| columns::is_silver_technical(name);
+        let names: Vec<&String> = target.fields().iter().map(|field| field.name()).collect();
+        let first = self.plan.keys.iter().chain(names.iter().copied().filter(technical));
+        let mut chosen: Vec<String> = Vec::new();
+        for name in first.chain(names.iter().copied()) {
+            let sound =
+                target.field_with_name(name).ok().and_then(|field| lake::schema::ColumnType::of(field.data_type()));
+            let sound = sound.is_some_and(lake::schema::ColumnType::has_sound_stats);
+            let taken = chosen.contains(name) || self.plan.partition_by.contains(name);
+            if sound && !taken && chosen.len() < STATS_COLUMNS_MAX {
+                chosen.push(name.clone());
+            }
+        }
+        chosen
+    }
+}
