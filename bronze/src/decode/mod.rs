@@ -178,10 +178,24 @@ pub fn text_decoder(
 ) -> Result<Box<dyn Decoder>> {
     let Packing { compression, encoding } = packing.into();
     let text = text::TextReader::new(bytes::decompress(source, compression)?, encoding);
-    Ok(match format {
+    Ok(decoder_of(format, text))
+}
+
+/// A decoder for a file of plain UTF-8 that reads `block_bytes` at a time.
+pub(crate) fn text_decoder_by(
+    block_bytes: u64,
+    format: &TextFormat,
+    source: impl Read + Send + 'static,
+) -> Result<Box<dyn Decoder>> {
+    let bytes = bytes::decompress(source, Compression::None)?;
+    Ok(decoder_of(format, text::TextReader::by_blocks(bytes, Encoding::default(), block_bytes)))
+}
+
+fn decoder_of(format: &TextFormat, text: text::TextReader) -> Box<dyn Decoder> {
+    match format {
         TextFormat::Csv(dialect) => Box::new(csv::CsvDecoder::new(text, dialect.clone())),
         TextFormat::Json(options) => Box::new(json::JsonDecoder::new(text, *options)),
-    })
+    }
 }
 
 /// A decoder for an Avro file, which may be compressed as a whole beside what it is inside.

@@ -17,6 +17,7 @@ const UTF_32_LE: &[u8] = &[0xff, 0xfe, 0, 0];
 /// [`consume`](TextReader::consume) takes from its start.
 pub(super) struct TextReader {
     source: Bytes,
+    block_bytes: u64,
     /// What the spec says; the mark of the file may say otherwise.
     encoding: Encoding,
     /// For a file that is not UTF-8.
@@ -47,8 +48,14 @@ impl Taken {
 
 impl TextReader {
     pub(super) fn new(source: Bytes, encoding: Encoding) -> Self {
+        Self::by_blocks(source, encoding, BLOCK_BYTES)
+    }
+
+    /// Reads so many bytes at a time, at least one.
+    pub(super) fn by_blocks(source: Bytes, encoding: Encoding, block_bytes: u64) -> Self {
         Self {
             source,
+            block_bytes,
             encoding,
             decoder: None,
             text: String::new(),
@@ -112,7 +119,7 @@ impl TextReader {
             return self.fill_utf8();
         }
         let held = self.block.len();
-        let read = (&mut self.source).take(BLOCK_BYTES).read_to_end(&mut self.block).map_err(explain)?;
+        let read = (&mut self.source).take(self.block_bytes).read_to_end(&mut self.block).map_err(explain)?;
         self.ended = read == 0;
         debug_assert_eq!(self.block.len(), held + read);
         if !self.started && read > 0 {
@@ -171,8 +178,8 @@ impl TextReader {
         let mut bytes = std::mem::take(&mut self.text).into_bytes();
         let held = bytes.len();
         bytes.append(&mut self.block);
-        bytes.reserve(BLOCK_BYTES as usize);
-        let read = (&mut self.source).take(BLOCK_BYTES).read_to_end(&mut bytes).map_err(explain)?;
+        bytes.reserve(self.block_bytes.min(BLOCK_BYTES) as usize);
+        let read = (&mut self.source).take(self.block_bytes).read_to_end(&mut bytes).map_err(explain)?;
         self.ended = read == 0;
         match String::from_utf8(bytes) {
             Ok(text) => self.text = text,

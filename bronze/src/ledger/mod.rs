@@ -12,6 +12,7 @@ use lake::{Lake, Result, Table, TableName};
 
 use crate::discover::FoundFile;
 
+pub(crate) mod fuzzing;
 mod read;
 mod replay;
 mod write;

@@ -16,20 +16,26 @@ impl Ledger {
         for app in App::ALL {
             *marks.of(app) = table.txn_version(&app.name(&self.name.name)).await?.unwrap_or(0);
         }
+        let batches = table.all_rows().await?;
+        self.take(&batches).ok_or_else(|| {
+            Error::new(ErrorKind::Table, format!("the ledger {} does not have the columns of a ledger", self.name))
+        })?;
+        self.marks = marks;
+        Ok(())
+    }
+
+    /// Takes over all rows of the table, in any order; `None` when they are not those of a ledger.
+    pub(super) fn take(&mut self, batches: &[RecordBatch]) -> Option<()> {
         let mut entries = Vec::new();
-        for batch in &table.all_rows().await? {
-            add(&mut entries, batch).ok_or_else(|| {
-                Error::new(ErrorKind::Table, format!("the ledger {} does not have the columns of a ledger", self.name))
-            })?;
-        }
+        batches.iter().try_for_each(|batch| add(&mut entries, batch))?;
         // Files of a table are read in any order; batches and files inside them have the order of their planning.
         entries.sort_by_key(|entry: &Entry| entry.batch);
         self.by_path.clear();
         for (index, entry) in entries.iter().enumerate() {
             self.by_path.entry(entry.file.path.clone()).or_default().push(index);
         }
-        (self.marks, self.entries) = (marks, entries);
-        Ok(())
+        self.entries = entries;
+        Some(())
     }
 }
 

@@ -206,7 +206,7 @@ fn definition() -> Definition {
     }
 }
 
-fn rows(entries: &[Entry], run: &RunId) -> Result<RecordBatch> {
+pub(super) fn rows(entries: &[Entry], run: &RunId) -> Result<RecordBatch> {
     let times = |of: &dyn Fn(&Entry) -> i64| -> ArrayRef {
         let times = entries.iter().map(of).collect::<Vec<_>>();
         Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC"))
