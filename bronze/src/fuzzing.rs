@@ -47,7 +47,8 @@ pub fn json(data: &[u8]) {
 fn check(format: &TextFormat, block: u8, text: &[u8]) {
     // Of two faults of a file, the one that is met first refuses it: the reasons may differ.
     let whole = read(format, u64::MAX, text).ok();
-    let parts = read(format, u64::from(block) + 1, text).ok();
+    // The first block holds a byte order mark as a whole.
+    let parts = read(format, u64::from(block) + 4, text).ok();
     assert_eq!(whole, parts, "where blocks end makes a difference");
 }
 
