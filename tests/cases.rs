@@ -24,16 +24,7 @@ use crate::support::{csv, parallel};
 
 /// Cases that ask for an option that the program refuses as not supported yet. They only check that it says so; once it
 /// can do it, they fail here until they are taken off.
-const WAITING: [(&str, &str); 8] = [
-    ("43-column-added-and-dropped", "undeclared_columns"),
-    ("43-column-added-and-dropped/declared", "undeclared_columns"),
-    ("57-late-json-key/undeclared", "undeclared_columns"),
-    ("58-type-flip-int-string/undeclared", "undeclared_columns"),
-    ("63-tombstone-null-line", "debezium"),
-    ("72-naive-then-utc/zone-of-the-column", "zones"),
-    ("74-merge-adds-column", "undeclared_columns"),
-    ("74-merge-adds-column/declared", "undeclared_columns"),
-];
+const WAITING: [(&str, &str); 0] = [];
 
 #[test]
 fn cases() {

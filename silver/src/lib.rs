@@ -1,7 +1,7 @@
 //! From bronze to silver: the current row of each entity, from any stream of changes.
 //!
 //! A record's walk is the reading order: `read` takes the records that the table has not seen,
-//! [`change`] says what each does and types it ([`lake::cast`], [`sequence`]), [`expect`] holds it to the spec's conditions,
+//! [`change`] says what each does and types it ([`lake::cast`], [`written`], [`sequence`]; [`preset`] holds what each producer means), [`expect`] holds it to the spec's conditions,
 //! [`order`] and [`dedup`] keep the last change of each key, [`tombstones`] remember deletes, and [`refine`] counts
 //! every row and commits.
 
@@ -11,6 +11,7 @@ pub mod dedup;
 pub mod expect;
 pub mod order;
 pub mod plan;
+pub mod preset;
 mod read;
 pub mod refine;
 pub mod replay;
@@ -18,6 +19,7 @@ pub mod sequence;
 pub mod spec;
 mod target;
 pub mod tombstones;
+pub mod written;
 
 pub use plan::{TablePlan, compile};
 pub use refine::run;

@@ -39,6 +39,8 @@ pub(crate) struct Range {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     pub(crate) read: u64,
+    /// Changes beyond one a record.
+    pub(crate) added: u64,
     pub(crate) rejected: u64,
     pub(crate) ignored: u64,
     pub(crate) dropped: u64,
@@ -172,7 +174,7 @@ impl Decoding {
     async fn one(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.ctx.stop.check()?;
         let (batch, left_out) = self.wanted.of(batch)?;
-        let Decoded { changes, rejected, read, ignored, dropped, warned } = self.decoder.decode(&batch)?;
+        let Decoded { changes, rejected, read, added, ignored, dropped, warned } = self.decoder.decode(&batch)?;
         self.ctx.meter.add_rows(read);
         if let Wanted::Beside { .. } = self.wanted {
             return Ok(changes);
@@ -180,6 +182,7 @@ impl Decoding {
         {
             let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
             tally.read += read;
+            tally.added += added;
             tally.dropped += left_out;
             tally.rejected += rejected.len() as u64;
             tally.ignored += ignored;

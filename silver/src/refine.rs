@@ -99,7 +99,7 @@ impl Refinement<'_> {
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.clone() };
         let probed = upsert.probe(self.lake, &table, &living).await?;
         let figures = Figures {
-            read: landed,
+            read: landed + tally.added,
             applied: probed.figures.applied(),
             superseded,
             stale: buried + probed.figures.stale,

@@ -173,7 +173,7 @@ impl Replay<'_> {
         let upsert = Upsert { keys: plan.keys.clone(), sequence: sequence.clone() };
         let probed = upsert.probe(lake, &table, &living).await?;
         let figures = Figures {
-            read: places.len() + self.reopened,
+            read: places.len() + tally.added + self.reopened,
             applied: probed.figures.applied(),
             superseded,
             stale: buried + probed.figures.stale,

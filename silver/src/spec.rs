@@ -11,9 +11,8 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
-        "row", "before", "delete_row", "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates",
-        "unchanged_placeholder", "truncates", "formats", "zones", "undeclared_columns", "select",
-        "stored_as_scd_type", "track_history_column_list", "track_history_except_column_list", "delete_mode",
+        "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
+        "truncates", "select", "stored_as_scd_type", "track_history_column_list", "track_history_except_column_list", "delete_mode",
         "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
     ]
 ))]
@@ -22,6 +21,12 @@ pub struct Table {
     pub source: String,
     /// A preset of the options below.
     pub cdc: Preset,
+    /// The path of the new values in the record, `after` or `data.new`: a column with an object as JSON text.
+    pub row: Option<String>,
+    /// The path of the old values: an update that changes the key deletes the old one.
+    pub before: Option<String>,
+    /// The path of the values of a delete. Default: `before`, else `row`.
+    pub delete_row: Option<String>,
     /// The column that says what a change does, and its values.
     pub op: Option<Op>,
     /// What becomes of a change whose operation is none of the listed values.
@@ -35,16 +40,22 @@ pub struct Table {
     /// What becomes of a change whose whole key is null.
     pub on_null_key: OnNullKey,
     /// What decides which of two changes of a key is newer: `column` or `column type`, the first part first; then
-    /// arrival decides. Empty: arrival alone.
-    pub sequence_by: Vec<String>,
+    /// arrival decides. `[]`: arrival alone. Default: that of the preset.
+    pub sequence_by: Option<Vec<String>>,
     /// The table's columns in this order, `name: type [not null]`.
     pub columns: Map<String>,
-    /// `silver name: source name`, where they differ.
+    /// The format of a column's dates or timestamps as text, where it is not ISO 8601: `%d-%b-%y %I.%M.%S%.f %p`.
+    pub formats: Map<String>,
+    /// The zone of a column's timestamps as text without an offset. Default: `timezone`.
+    pub zones: Map<String>,
+    /// `silver name: source name or path`, where they differ; an exact name wins over a path with dots.
     pub column_names: Map<String>,
     /// Without `columns`: the source columns to take, typed as the source types them (text for CSV and JSON).
     pub column_list: Vec<String>,
-    /// Declared columns to leave out of the table.
+    /// Columns to leave out of the table.
     pub except_column_list: Vec<String>,
+    /// What becomes of source columns that `columns` does not name.
+    pub undeclared_columns: Option<Undeclared>,
     /// What becomes of a change with a value that does not fit its column.
     pub on_cast_error: OnBadValue,
     /// Named SQL conditions that every row must meet.
@@ -60,16 +71,40 @@ pub struct Table {
 /// Producers of changes that the program knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = [
-    "debezium", "debezium_flattened", "debezium_mongodb", "goldengate", "maxwell", "canal", "datastream", "airbyte",
-    "delta_cdf", "qlik", "sqlserver", "snowflake", "fivetran"
-]))]
+#[schemars(extend("x-not-yet" = ["debezium_mongodb", "goldengate", "canal", "datastream", "snowflake"]))]
 pub enum Preset {
     /// Records are rows; every option as given.
     #[default]
     Plain,
+    /// Debezium's envelope of `before`, `after`, `source` and `op`, with and without `schema` and `payload`.
+    Debezium,
+    /// Debezium's rows as `ExtractNewRecordState` writes them, with `__op` or `__deleted`.
+    DebeziumFlattened,
     /// AWS DMS to S3: column `Op` with I, U, D; load files come before change files.
     Dms,
+    /// Maxwell: `type`, `data` and `old`.
+    Maxwell,
+    /// Airbyte: rows in `_airbyte_data` or flattened; a delete has `_ab_cdc_deleted_at`.
+    Airbyte,
+    /// The change data feed of a Delta table, as files.
+    DeltaCdf,
+    /// Qlik Replicate: `header__change_oper` and `header__change_seq`.
+    Qlik,
+    /// The change tables of SQL Server: `__$operation`, `__$start_lsn`, `__$seqval`.
+    Sqlserver,
+    /// Fivetran: `_fivetran_deleted` and `_fivetran_synced`.
+    Fivetran,
+}
+
+/// What becomes of source columns that `columns` does not name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Undeclared {
+    /// They stay in bronze.
+    #[default]
+    Ignore,
+    /// They join the table, as text or in the type of a typed source.
+    Add,
 }
 
 /// Which column holds the operation, and which values mean what. A null or missing operation is an upsert.

@@ -71,7 +71,7 @@ impl Refinement<'_> {
                     format!("{}:columns", self.plan.table),
                     i64::try_from(schema.fields().len()).unwrap_or(i64::MAX),
                 );
-                table.add_columns(&schema, txn, &self.ctx.run).await.context(|| "adding declared columns")?;
+                table.add_columns(&schema, txn, &self.ctx.run).await.context(|| "adding columns")?;
             }
             Evolution::Refused(problems) => {
                 let message =
@@ -102,7 +102,12 @@ impl Refinement<'_> {
         let held = table.schema();
         let technical = held.fields().iter().filter(|field| columns::is_silver_technical(field.name()));
         let technical = technical.map(|field| field.as_ref().clone());
-        let fields = declared.iter().map(|plan| plan.column.field()).chain(technical);
+        let is_declared = |name: &str| declared.iter().any(|plan| plan.column.name.eq_ignore_ascii_case(name));
+        let joined = held.fields().iter().filter(|field| {
+            self.plan.joining.is_some() && !columns::is_silver_technical(field.name()) && !is_declared(field.name())
+        });
+        let joined = joined.map(|field| field.as_ref().clone());
+        let fields = declared.iter().map(|plan| plan.column.field()).chain(joined).chain(technical);
         match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
             Evolution::Refused(problems) => {
                 let message =

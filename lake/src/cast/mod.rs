@@ -1,6 +1,7 @@
 //! Values into the types of the spec, nothing lost: what does not fit exactly is named, never rounded, cut or turned
 //! into null.
 
+mod format;
 mod number;
 mod text;
 mod time;
@@ -12,8 +13,9 @@ use chrono_tz::Tz;
 
 use crate::schema::ColumnType;
 
+pub use self::format::{TextFormat, cast_format};
 pub use self::text::map_text;
-pub use self::time::from_epoch;
+pub use self::time::{from_days, from_epoch};
 
 /// What text means where the text alone does not say.
 #[derive(Debug, Clone, Copy)]

@@ -46,6 +46,15 @@ pub fn map_text(column: &StringArray, map: fn(&str) -> Result<String, String>) -
     Cast { array: Arc::new(StringArray::from(values)), bad }
 }
 
+/// The value of every text, and the rows that have none with the reason.
+pub(super) fn read<V>(
+    column: &StringArray,
+    read: impl Fn(&str) -> Result<V, String>,
+) -> (Vec<Option<V>>, Vec<(usize, String)>) {
+    let Parsed { values, bad } = parse(column, read);
+    (values, bad)
+}
+
 fn single(text: &str) -> Result<f32, String> {
     let value = number::float(text, "float")?;
     let narrow = value as f32;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, TimestampMicrosecondArray};
+use arrow::array::{AsArray, Date32Array, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
 use chrono::{LocalResult, NaiveDate, NaiveDateTime, TimeZone};
 
@@ -77,6 +77,24 @@ pub fn from_epoch(numbers: &Cast, unit_micros: i64) -> Cast {
     Cast { array: Arc::new(array), bad }
 }
 
+/// Days from whole numbers (a `bigint` column) of days since the epoch.
+pub fn from_days(numbers: &Cast) -> Cast {
+    let values = numbers.array.as_primitive::<Int64Type>();
+    let mut bad = numbers.bad.clone();
+    let days = values.iter().enumerate().map(|(row, value)| {
+        let value = value?;
+        // What a date can show, so that every reader can: the years that chrono has.
+        let days = i32::try_from(value).ok().filter(|days| NaiveDate::from_epoch_days(*days).is_some());
+        if days.is_none() {
+            bad.push((row, format!("`{value}` is out of range for a date")));
+        }
+        days
+    });
+    let array = days.collect::<Date32Array>();
+    bad.sort_by_key(|(row, _)| *row);
+    Cast { array: Arc::new(array), bad }
+}
+
 fn day(bytes: &[u8]) -> Option<NaiveDate> {
     let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, ..] = bytes else { return None };
     let year = number(&[*y0, *y1, *y2, *y3])?;
@@ -127,7 +145,7 @@ fn number(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u32::from(digit - b'0')))
 }
 
-fn in_zone(local: NaiveDateTime, rules: Rules) -> Option<i64> {
+pub(super) fn in_zone(local: NaiveDateTime, rules: Rules) -> Option<i64> {
     match rules.zone.from_local_datetime(&local) {
         LocalResult::Single(moment) | LocalResult::Ambiguous(moment, _) => Some(moment.timestamp_micros()),
         LocalResult::None => None,

@@ -252,3 +252,36 @@ fn no_documented_option_is_an_unknown_key() {
         assert!(problems(&spec).iter().any(|problem| problem.contains("unknown key `no_such_option`")), "in {place}");
     }
 }
+
+#[test]
+fn how_a_source_writes_its_rows_is_checked_before_it_is_read() {
+    let table = |options: &str| {
+        let columns = "columns: {id: bigint not null, amount: 'decimal(18,2)'}";
+        assert!(SPEC.contains(columns));
+        problems(&SPEC.replace(columns, &format!("columns: {{id: bigint not null, at: timestamp}}\n    {options}")))
+    };
+    let only = |options: &str| {
+        let problems = table(options).join("\n").replace("silver.orders.", "");
+        problems.lines().filter(|line| !line.contains("`amount`")).collect::<Vec<_>>().join("\n")
+    };
+    for (options, expected) in [
+        ("zones: {at: Europe/Lisbon}", ""),
+        ("formats: {at: '%d/%m/%Y %H:%M'}", ""),
+        ("sequence_by: [ts timestamp]\n    zones: {ts: Europe/Lisbon}", ""),
+        ("undeclared_columns: add\n    except_column_list: [whatever]", ""),
+        ("cdc: debezium", ""),
+        ("zones: {at: Europe/Lisbom}", "`Europe/Lisbom` is not a time zone"),
+        ("zones: {id: Europe/Lisbon}", "`id` is no text that zones say something about"),
+        ("zones: {att: Europe/Lisbon}", "`att` is neither a declared column nor a part of the sequence"),
+        ("formats: {at: '%H:%M'}", "does not say which day it is"),
+        ("except_column_list: [whatever]", "`whatever` is not a declared column"),
+        ("cdc: debezium\n    undeclared_columns: add", "declare every column in `columns`"),
+        ("before: old", "`before` says where values are, and `row` does not"),
+        ("unchanged_placeholder: x", "`unchanged_placeholder` is not supported yet"),
+        ("cdc: goldengate", "`goldengate` is not supported yet"),
+    ] {
+        let found = only(options);
+        assert_eq!(found.is_empty(), expected.is_empty(), "{options}: {found}");
+        assert!(found.contains(expected), "{options}: {found}");
+    }
+}

@@ -1,29 +1,36 @@
 //! A bronze record becomes a change: what it does, its typed columns and sequence, or the reason why it cannot go on.
 
+mod inline;
+mod json;
+mod moved;
 mod operation;
 mod record;
 mod rescue;
 mod resolve;
+mod view;
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use lake::cast::{Rules, cast};
 use lake::columns::FileOrder;
 use lake::quarantine::Rejected;
 use lake::session::Session;
 use lake::upsert::DELETE;
 use lake::{Error, Result, columns};
 
+use self::moved::OldKeys;
 use self::operation::{Does, OperationReader};
 use self::rescue::Restored;
-pub use self::resolve::Resolved;
+use self::resolve::Resolved;
+use self::view::{View, Viewed};
 use crate::expect::{Expectations, Finding};
 use crate::plan::TablePlan;
-use crate::sequence::cast_sequence;
 use crate::spec::{OnBad, OnBadValue, OnNullKey, Preset};
+
+/// Which of two changes with one sequence is the later by what they do, where the producer says so; else 0.
+pub(crate) const OP_RANK: &str = "__op_rank";
 
 /// 0 for a file of the first load, 1 for a file of changes, where the producer has both.
 pub(crate) const FILE_RANK: &str = "__file_rank";
@@ -40,6 +47,8 @@ pub struct Decoded {
     pub rejected: Vec<Rejected>,
     /// Records read.
     pub read: u64,
+    /// Changes beyond one a record: the delete of the old key, where a record changes the key.
+    pub added: u64,
     /// Records that are no change by the spec's word.
     pub ignored: u64,
     /// Records left out by an expectation.
@@ -51,6 +60,7 @@ pub struct Decoded {
 /// Decodes the records of one bronze table for one silver table.
 pub struct Decoder {
     plan: Arc<TablePlan>,
+    view: View,
     resolved: Resolved,
     operation: OperationReader,
     expectations: Expectations,
@@ -82,12 +92,14 @@ impl Decoder {
     /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a key, a sequence column or a condition does not fit the
     /// records.
     pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, file_order: FileOrder, session: &Session) -> Result<Self> {
-        let resolved = Resolved::new(&plan, bronze)?;
-        let operation = OperationReader::new(&plan, bronze, session)?;
+        let view = View::new(&plan, bronze)?;
+        let resolved = Resolved::new(&plan, &view)?;
+        let operation = OperationReader::new(&plan, bronze, &view, session)?;
         let notes = absent_operation(&operation, &plan, bronze)?.into_iter().collect();
         let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
         let order = [
             Field::new(DELETE, DataType::Boolean, false),
+            Field::new(OP_RANK, DataType::Int32, false),
             Field::new(FILE_RANK, DataType::Int32, false),
             Field::new(FILE_TIME, DataType::Int64, false),
             Field::new(columns::FILE_PATH, DataType::Utf8, false),
@@ -96,7 +108,7 @@ impl Decoder {
         let rows = resolved.rows();
         let fields = rows.fields().iter().map(|field| field.as_ref().clone());
         let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
-        Ok(Self { plan, resolved, operation, expectations, schema, file_order, notes })
+        Ok(Self { plan, view, resolved, operation, expectations, schema, file_order, notes })
     }
 
     /// The columns of [`Decoded::changes`].
@@ -114,6 +126,11 @@ impl Decoder {
         self.resolved.missing()
     }
 
+    /// Columns of the source that are in the table without being declared.
+    pub fn joined(&self) -> &[String] {
+        self.resolved.joined()
+    }
+
     /// What a person should know about how the records are read.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -125,18 +142,42 @@ impl Decoder {
     /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a record breaks a rule that the spec says must stop the run.
     pub fn decode(&self, batch: &RecordBatch) -> Result<Decoded> {
         let restored = Restored::of(batch)?;
-        let mut fates = self.operations(batch, &restored)?;
-        let typed = self.typed(&restored.batch, &mut fates)?;
+        let texts = self.view.texts(&restored.batch)?;
+        let viewed = self.view.of(&texts, batch.num_rows());
+        let mut records = restored.batch.columns().to_vec();
+        let around = viewed.record_columns();
+        records.extend(around.columns);
+        let mut fates = self.operations(batch, &restored, &records, &viewed)?;
+        let rows = viewed.row_columns(|row| matches!(fates[row], Fate::Delete));
+        records.extend(rows.columns);
+        for (row, path, text) in around.bad.into_iter().chain(rows.bad) {
+            reject_value(&mut fates[row], text, &path, None);
+        }
+        let typed = self.typed(&records, batch, &mut fates)?;
+        let old = self.old_keys(&viewed, &records, &typed, &mut fates)?;
         self.keys(&typed, &mut fates);
         self.not_null(&typed, &mut fates);
         let warned = self.expect(&typed, &mut fates)?;
         self.stop(batch, &fates)?;
-        self.collect(batch, typed, &fates, warned)
+        self.collect(batch, typed, old, &fates, warned)
     }
 
-    fn operations(&self, batch: &RecordBatch, restored: &Restored) -> Result<Vec<Fate>> {
-        let does = self.operation.read(batch, restored)?;
-        let fates = does.into_iter().map(|does| match (does, self.plan.on_unknown_op) {
+    fn operations(
+        &self,
+        batch: &RecordBatch,
+        restored: &Restored,
+        columns: &[ArrayRef],
+        viewed: &Viewed<'_>,
+    ) -> Result<Vec<Fate>> {
+        let does = self.operation.read(columns, batch, restored)?;
+        let fates = does.into_iter().enumerate().map(|(row, does)| match (does, self.plan.on_unknown_op) {
+            (Does::Upsert, _) if viewed.is_tombstone(row) => Fate::Ignored,
+            (Does::Upsert, _) if !viewed.has_row(row) => Fate::Rejected(Reason {
+                kind: "no_row",
+                text: "neither a delete nor a record with new values".to_owned(),
+                column: self.plan.paths.row.clone(),
+                value: None,
+            }),
             (Does::Upsert, _) => Fate::Upsert,
             (Does::Delete, _) => Fate::Delete,
             (Does::Nothing, _) | (Does::Unknown(_), OnBad::Ignore) => Fate::Ignored,
@@ -157,13 +198,13 @@ impl Decoder {
     }
 
     /// The table's columns of every row; values that do not fit decide the fate of their row.
-    fn typed(&self, batch: &RecordBatch, fates: &mut [Fate]) -> Result<Vec<ArrayRef>> {
-        let rules = Rules { zone: self.plan.zone };
+    fn typed(&self, records: &[ArrayRef], batch: &RecordBatch, fates: &mut [Fate]) -> Result<Vec<ArrayRef>> {
         let mut typed = Vec::with_capacity(self.schema.fields().len());
         for column in self.resolved.columns() {
-            let source = column.of(batch);
-            let cast = cast(&source, column.kind, rules);
+            let source = column.of(records, batch.num_rows());
+            let cast = column.cast(&source);
             let is_key = self.plan.keys.contains(&column.name);
+            self.refuse_unchanged(&source, &column.name, fates);
             for (row, text) in cast.bad {
                 // A delete needs only its key.
                 let needed = is_key || !matches!(fates[row], Fate::Delete);
@@ -175,8 +216,8 @@ impl Decoder {
             typed.push(cast.array);
         }
         for (number, part) in self.resolved.sequence().iter().enumerate() {
-            let source = part.column.of(batch);
-            let cast = cast_sequence(&source, part.kind, rules);
+            let source = part.column.of(records, batch.num_rows());
+            let cast = part.cast(&source);
             for (row, text) in cast.bad {
                 let text = format!("part {} of the sequence: {text}", number + 1);
                 reject_value(&mut fates[row], text, &part.column.name, record::value(&source, row));
@@ -186,6 +227,20 @@ impl Decoder {
         let batch_id = batch.column_by_name(columns::BATCH_ID).ok_or_else(|| missing(columns::BATCH_ID))?;
         typed.push(Arc::clone(batch_id));
         Ok(typed)
+    }
+
+    /// Refuses rows with a text that stands for the value that the row has already: it is not that value.
+    fn refuse_unchanged(&self, values: &ArrayRef, column: &String, fates: &mut [Fate]) {
+        let placeholders = self.plan.options.placeholders;
+        let Some(texts) = values.as_string_opt::<i32>().filter(|_| !placeholders.is_empty()) else { return };
+        for (row, text) in texts.iter().enumerate() {
+            let Some(text) = text.filter(|text| placeholders.contains(text)) else { continue };
+            if matches!(fates[row], Fate::Upsert) {
+                let reason =
+                    format!("`{column}` did not change and was not sent, and the table's value cannot be kept yet");
+                reject(&mut fates[row], "unchanged", reason, Some(column), Some(text.to_owned()));
+            }
+        }
     }
 
     fn keys(&self, typed: &[ArrayRef], fates: &mut [Fate]) {
@@ -277,6 +332,7 @@ impl Decoder {
         &self,
         batch: &RecordBatch,
         mut typed: Vec<ArrayRef>,
+        old: Option<OldKeys>,
         fates: &[Fate],
         warned: Vec<u64>,
     ) -> Result<Decoded> {
@@ -284,6 +340,7 @@ impl Decoder {
             changes: RecordBatch::new_empty(self.schema()),
             rejected: Vec::new(),
             read: fates.len() as u64,
+            added: 0,
             ignored: 0,
             dropped: 0,
             warned,
@@ -299,6 +356,7 @@ impl Decoder {
         let deletes: BooleanArray = fates.iter().map(|fate| Some(matches!(fate, Fate::Delete))).collect();
         let paths = batch.column_by_name(columns::FILE_PATH).ok_or_else(|| missing(columns::FILE_PATH))?;
         typed.push(Arc::new(deletes));
+        typed.push(Arc::new(self.op_ranks(fates)));
         typed.push(Arc::new(self.file_ranks(paths)));
         typed.push(self.file_times(batch)?);
         typed.push(Arc::clone(paths));
@@ -306,6 +364,11 @@ impl Decoder {
         let all = RecordBatch::try_new(self.schema(), typed)?;
         let kept: BooleanArray = fates.iter().map(|fate| Some(matches!(fate, Fate::Upsert | Fate::Delete))).collect();
         decoded.changes = filter_record_batch(&all, &kept)?;
+        if let Some(old) = old {
+            let deletes = old.deletes(&all, fates)?;
+            decoded.added = deletes.num_rows() as u64;
+            decoded.changes = concat_batches(&self.schema(), [&decoded.changes, &deletes])?;
+        }
         Ok(decoded)
     }
 
@@ -325,6 +388,13 @@ impl Decoder {
         })
     }
 
+    /// A delete comes before what has the same sequence, where the producer says so.
+    fn op_ranks(&self, fates: &[Fate]) -> Int32Array {
+        let ranked = self.plan.options.deletes_first && !self.plan.sequence.is_empty();
+        let rank = |fate: &Fate| i32::from(ranked && !matches!(fate, Fate::Delete));
+        fates.iter().map(|fate| Some(rank(fate))).collect()
+    }
+
     /// What orders the files of a batch before their paths do.
     fn file_times(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         let times = batch.column_by_name(columns::FILE_MODIFICATION_TIME);
@@ -336,11 +406,11 @@ impl Decoder {
         })
     }
 
-    /// Load files of DMS are named `LOAD` and a number, and come before the files of changes.
+    /// Files of the first load come before the files of changes, where the producer has both.
     fn file_ranks(&self, paths: &ArrayRef) -> Int32Array {
         let rank = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            i32::from(!(self.plan.preset == Preset::Dms && name.starts_with("LOAD")))
+            i32::from(!self.plan.options.load_files.is_some_and(|load| name.starts_with(load)))
         };
         paths.as_string::<i32>().iter().map(|path| path.map(rank)).collect()
     }
@@ -348,9 +418,7 @@ impl Decoder {
 
 /// What to say when the column of the operation is not there. Only files of a preset's own may lack it.
 fn absent_operation(operation: &OperationReader, plan: &TablePlan, bronze: &SchemaRef) -> Result<Option<String>> {
-    let Some(column) = operation.column().filter(|column| resolve::find(bronze, column).is_none()) else {
-        return Ok(None);
-    };
+    let Some(column) = operation.absent() else { return Ok(None) };
     let known = bronze.fields().iter().map(|field| field.name().as_str()).filter(|name| !columns::is_technical(name));
     let hint = lake::spec::did_you_mean(column, known);
     let source = lake::TableName::bronze(&plan.source);

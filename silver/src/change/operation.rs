@@ -12,7 +12,7 @@ use lake::{Context, Result};
 
 use super::record::value;
 use super::rescue::Restored;
-use super::resolve::find;
+use super::view::View;
 use crate::condition::{Answers, answers, condition};
 use crate::plan::{Operation, TablePlan};
 use crate::spec::{DeleteFlag, Op};
@@ -33,15 +33,21 @@ pub(super) enum OperationReader {
     Upsert,
     Column { op: Op, position: Option<usize> },
     Flag { flag: DeleteFlag, position: Option<usize> },
+    Either { op: Op, flag: DeleteFlag, positions: (Option<usize>, Option<usize>) },
     Condition { condition: Arc<dyn PhysicalExpr>, columns: Vec<usize> },
 }
 
 impl OperationReader {
-    pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef, session: &Session) -> Result<Self> {
+    pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef, view: &View, session: &Session) -> Result<Self> {
         Ok(match &plan.operation {
             Operation::Upsert => Self::Upsert,
-            Operation::Column(op) => Self::Column { op: op.clone(), position: find(bronze, &op.column) },
-            Operation::Flag(flag) => Self::Flag { flag: flag.clone(), position: find(bronze, &flag.column) },
+            Operation::Column(op) => Self::Column { op: op.clone(), position: view.record(&op.column) },
+            Operation::Flag(flag) => Self::Flag { flag: flag.clone(), position: view.record(&flag.column) },
+            Operation::Either(op, flag) => Self::Either {
+                op: op.clone(),
+                flag: flag.clone(),
+                positions: (view.record(&op.column), view.record(&flag.column)),
+            },
             Operation::Condition(sql) => {
                 let condition =
                     condition(sql, bronze, session).context(|| format!("`apply_as_deletes` of {}", plan.table))?;
@@ -54,31 +60,49 @@ impl OperationReader {
     /// The column that holds the operation, where one does.
     pub(super) fn column(&self) -> Option<&str> {
         match self {
-            Self::Column { op, .. } => Some(&op.column),
+            Self::Column { op, .. } | Self::Either { op, .. } => Some(&op.column),
             Self::Flag { flag, .. } => Some(&flag.column),
             Self::Upsert | Self::Condition { .. } => None,
         }
     }
 
-    /// What each record does. `batch` has the columns of bronze, `restored` also what bronze could not hold in them; a
+    /// The columns that hold the operation and are not there, when none is.
+    pub(super) fn absent(&self) -> Option<&str> {
+        match self {
+            Self::Column { op, position: None } | Self::Either { op, positions: (None, None), .. } => Some(&op.column),
+            Self::Flag { flag, position: None } => Some(&flag.column),
+            _ => None,
+        }
+    }
+
+    /// What each record does. `columns` are those of the view, `batch` has the columns of bronze, `restored` also what bronze could not hold in them; a
     /// condition that needs such a value cannot be asked.
-    pub(super) fn read(&self, batch: &RecordBatch, restored: &Restored) -> Result<Vec<Does>> {
+    pub(super) fn read(&self, columns: &[ArrayRef], batch: &RecordBatch, restored: &Restored) -> Result<Vec<Does>> {
         let rows = batch.num_rows();
         Ok(match self {
             Self::Upsert | Self::Column { position: None, .. } | Self::Flag { position: None, .. } => {
                 vec![Does::Upsert; rows]
             }
             Self::Column { op, position: Some(position) } => {
-                let column = restored.batch.column(*position);
-                (0..rows).map(|row| by_value(op, column, row)).collect()
+                (0..rows).map(|row| by_value(op, &columns[*position], row)).collect()
             }
             Self::Flag { flag, position: Some(position) } => {
-                let column = restored.batch.column(*position);
-                (0..rows).map(|row| by_flag(flag, column, row)).collect()
+                (0..rows).map(|row| by_flag(flag, &columns[*position], row)).collect()
             }
-            Self::Condition { condition, columns } => {
+            Self::Either { op, flag, positions: (by_op, marked) } => {
+                let does = |row: usize| {
+                    let flagged = marked.map(|position| by_flag(flag, &columns[position], row));
+                    let said = by_op.map_or(Does::Upsert, |position| by_value(op, &columns[position], row));
+                    match (flagged, said) {
+                        (Some(Does::Delete), Does::Upsert) => Does::Delete,
+                        (_, said) => said,
+                    }
+                };
+                (0..rows).map(does).collect()
+            }
+            Self::Condition { condition, columns: asked } => {
                 let Answers { values, failed } = answers(condition, batch)?;
-                let does = |row: usize| match restored.text(row, columns) {
+                let does = |row: usize| match restored.text(row, asked) {
                     Some(text) => Does::Unknown(text.to_owned()),
                     None if values.is_valid(row) && values.value(row) => Does::Delete,
                     None => match failed.binary_search_by_key(&row, |(row, _)| *row) {

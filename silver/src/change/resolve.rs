@@ -2,24 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use chrono_tz::Tz;
+use lake::cast::{Cast, Rules};
 use lake::schema::ColumnType;
 use lake::spec::did_you_mean;
 use lake::{Error, Result, TableName, columns};
 
-use crate::plan::{Columns, TablePlan, sequence_type_of};
-use crate::sequence::SequenceType;
+use super::view::View;
+use crate::plan::{Columns, Operation, SequencePart, TablePlan, sequence_type_of};
+use crate::sequence::{SequenceType, cast_sequence};
+use crate::written::Written;
 
 /// The columns of a table and where the records hold them.
 #[derive(Debug)]
-pub struct Resolved {
+pub(super) struct Resolved {
     columns: Vec<ColumnSource>,
     sequence: Vec<SequenceSource>,
     keys: Vec<usize>,
     target: SchemaRef,
     rows: SchemaRef,
     missing: Vec<String>,
+    joined: Vec<String>,
 }
 
 /// One column of the table.
@@ -30,6 +35,10 @@ pub(super) struct ColumnSource {
     pub(super) nullable: bool,
     /// Its place in the records; `None` when they do not have it.
     position: Option<usize>,
+    /// Its name in the records.
+    pub(super) source: String,
+    written: Written,
+    zone: Tz,
 }
 
 /// One part of the sequence.
@@ -40,11 +49,29 @@ pub(super) struct SequenceSource {
 }
 
 impl ColumnSource {
-    /// The values of a batch.
-    pub(super) fn of(&self, batch: &RecordBatch) -> ArrayRef {
+    /// The values of records that have these columns.
+    pub(super) fn of(&self, columns: &[ArrayRef], rows: usize) -> ArrayRef {
         match self.position {
-            Some(position) => Arc::clone(batch.column(position)),
-            None => new_null_array(&DataType::Utf8, batch.num_rows()),
+            Some(position) => Arc::clone(&columns[position]),
+            None => new_null_array(&DataType::Utf8, rows),
+        }
+    }
+
+    /// Values as the source writes them in the type of the column.
+    pub(super) fn cast(&self, values: &ArrayRef) -> Cast {
+        self.written.cast(values, self.kind, Rules { zone: self.zone })
+    }
+}
+
+impl SequenceSource {
+    /// Values as the source writes them in the type in which they are compared.
+    pub(super) fn cast(&self, values: &ArrayRef) -> Cast {
+        let rules = Rules { zone: self.column.zone };
+        match (&self.column.written, self.kind) {
+            (written @ (Written::Format(_) | Written::Days | Written::Base64Decimal), SequenceType::Plain(kind)) => {
+                written.cast(values, kind, rules)
+            }
+            _ => cast_sequence(values, self.kind, rules),
         }
     }
 }
@@ -55,20 +82,27 @@ impl Resolved {
     /// # Errors
     /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a key or a part of the sequence is not there, or a column has
     /// a type that silver cannot hold.
-    pub fn new(plan: &TablePlan, bronze: &SchemaRef) -> Result<Self> {
+    pub(super) fn new(plan: &TablePlan, view: &View) -> Result<Self> {
         let source_name = TableName::bronze(&plan.source);
-        let finder = Finder { bronze, source_name: &source_name };
-        let columns = match &plan.columns {
+        let finder = Finder { view, source_name: &source_name, zone: plan.zone };
+        let mut columns: Vec<ColumnSource> = match &plan.columns {
             Columns::Declared(declared) => declared
                 .iter()
-                .map(|plan| {
-                    let (name, kind) = (plan.column.name.clone(), plan.column.kind);
-                    let position = find(bronze, &plan.source);
-                    ColumnSource { name, kind, nullable: plan.column.nullable, position }
+                .map(|plan| ColumnSource {
+                    name: plan.column.name.clone(),
+                    kind: plan.column.kind,
+                    nullable: plan.column.nullable,
+                    position: view.row(&plan.source),
+                    source: plan.source.clone(),
+                    written: plan.written.clone(),
+                    zone: plan.zone,
                 })
                 .collect(),
             Columns::Listed(names) => names.iter().map(|name| finder.listed(name)).collect::<Result<Vec<_>>>()?,
         };
+        let joining = finder.joining(plan, &columns)?;
+        let joined = joining.iter().map(|column| column.name.clone()).collect();
+        columns.extend(joining);
         let keys = plan.keys.iter().filter_map(|key| columns.iter().position(|column| &column.name == key));
         let keys: Vec<usize> = keys.collect();
         for key in &keys {
@@ -76,14 +110,19 @@ impl Resolved {
                 return Err(finder.absent(&columns[*key].name, "key"));
             }
         }
-        let sequence = plan.sequence.iter().map(|part| finder.sequence(&part.source, part.kind));
+        let sequence = plan.sequence.iter().map(|part| finder.sequence(part));
         let sequence = sequence.collect::<Result<Vec<_>>>()?;
         let missing = columns.iter().filter(|column| column.position.is_none());
         let missing = missing.map(|column| finder.describe(&column.name)).collect();
         let target = target(&columns, &sequence);
         let nullable = target.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let rows = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
-        Ok(Self { columns, sequence, keys, target, rows, missing })
+        Ok(Self { columns, sequence, keys, target, rows, missing, joined })
+    }
+
+    /// The columns of the source that joined without being declared.
+    pub(super) fn joined(&self) -> &[String] {
+        &self.joined
     }
 
     pub(super) fn columns(&self) -> &[ColumnSource] {
@@ -100,7 +139,7 @@ impl Resolved {
     }
 
     /// The schema of the silver table.
-    pub fn target(&self) -> SchemaRef {
+    pub(super) fn target(&self) -> SchemaRef {
         Arc::clone(&self.target)
     }
 
@@ -130,23 +169,57 @@ fn target(columns: &[ColumnSource], sequence: &[SequenceSource]) -> SchemaRef {
 }
 
 struct Finder<'a> {
-    bronze: &'a SchemaRef,
+    view: &'a View,
     source_name: &'a TableName,
+    zone: Tz,
 }
 
 impl Finder<'_> {
     fn listed(&self, name: &str) -> Result<ColumnSource> {
-        let position = find(self.bronze, name);
+        let position = self.view.row(name);
         let kind = match position {
             Some(position) => self.kind(position)?,
             None => ColumnType::String,
         };
-        Ok(ColumnSource { name: name.to_owned(), kind, nullable: true, position })
+        Ok(self.column(name, kind, position))
     }
 
-    fn sequence(&self, source: &str, kind: Option<SequenceType>) -> Result<SequenceSource> {
-        let position = find(self.bronze, source).ok_or_else(|| self.absent(source, "sequence column"))?;
-        let held = self.kind(position)?;
+    fn column(&self, name: &str, kind: ColumnType, position: Option<usize>) -> ColumnSource {
+        let (name, source) = (name.to_owned(), name.to_owned());
+        ColumnSource { name, kind, nullable: true, position, source, written: Written::Plain, zone: self.zone }
+    }
+
+    /// The columns of the records that join the table without being declared.
+    fn joining(&self, plan: &TablePlan, declared: &[ColumnSource]) -> Result<Vec<ColumnSource>> {
+        let Some(excepted) = &plan.joining else { return Ok(Vec::new()) };
+        let operation: Vec<&str> = match &plan.operation {
+            Operation::Column(op) => vec![&op.column],
+            Operation::Flag(flag) => vec![&flag.column],
+            Operation::Either(op, flag) => vec![&op.column, &flag.column],
+            Operation::Upsert | Operation::Condition(_) => Vec::new(),
+        };
+        let same = |left: &str, right: &str| left.eq_ignore_ascii_case(right);
+        let stays_out = |name: &str| {
+            columns::is_technical(name)
+                || columns::is_reserved_in_silver(name)
+                || excepted.iter().any(|other| same(other, name))
+                || operation.iter().any(|other| same(other, name))
+                || plan.options.own.iter().any(|own| name.starts_with(own))
+                || declared.iter().any(|column| same(&column.name, name) || same(&column.source, name))
+        };
+        let names = self.view.schema().fields().iter().enumerate();
+        let names = names.filter(|(_, field)| !stays_out(field.name()));
+        names.map(|(position, field)| Ok(self.column(field.name(), self.kind(position)?, Some(position)))).collect()
+    }
+
+    fn sequence(&self, part: &SequencePart) -> Result<SequenceSource> {
+        let SequencePart { source, kind, written, zone, .. } = part;
+        let position = if part.of_row { self.view.row(source) } else { self.view.record(source) };
+        let (held, position) = match (position, kind) {
+            (Some(position), _) => (self.kind(position)?, Some(position)),
+            (None, Some(_)) if part.optional => (ColumnType::String, None),
+            (None, _) => return Err(self.absent(source, "sequence column")),
+        };
         let kind = match kind.or_else(|| sequence_type_of(held)) {
             Some(kind) => kind,
             None => {
@@ -156,12 +229,12 @@ impl Finder<'_> {
                 )));
             }
         };
-        let column = ColumnSource { name: source.to_owned(), kind: held, nullable: true, position: Some(position) };
-        Ok(SequenceSource { column, kind })
+        let column = self.column(source, held, position);
+        Ok(SequenceSource { column: ColumnSource { written: written.clone(), zone: *zone, ..column }, kind })
     }
 
     fn kind(&self, position: usize) -> Result<ColumnType> {
-        let field = self.bronze.field(position);
+        let field = self.view.schema().field(position);
         ColumnType::of(field.data_type()).ok_or_else(|| {
             Error::spec(format!(
                 "column `{}` of {} is {}, which silver cannot take",
@@ -189,6 +262,11 @@ impl Finder<'_> {
     }
 
     fn known(&self) -> impl Iterator<Item = &str> {
-        self.bronze.fields().iter().map(|field| field.name().as_str()).filter(|name| !columns::is_technical(name))
+        self.view
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .filter(|name| !columns::is_technical(name))
     }
 }

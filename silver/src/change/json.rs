@@ -1,0 +1,142 @@
+//! The members of JSON objects without copying what they hold; numbers keep their digits.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of an object in their order; of a repeated name the last counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Object<'t>(Vec<(Cow<'t, str>, &'t RawValue)>);
+
+impl<'t> Object<'t> {
+    /// Reads an object; `None` when the text is something else.
+    pub(super) fn read(text: &'t str) -> Option<Self> {
+        if !text.trim_ascii_start().starts_with('{') {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+
+    /// A member by its exact name, else without regard to case.
+    pub(super) fn get(&self, name: &str) -> Option<&'t RawValue> {
+        let members = || self.0.iter().rev();
+        let exact = members().find(|(key, _)| key == name);
+        exact.or_else(|| members().find(|(key, _)| key.eq_ignore_ascii_case(name))).map(|(_, value)| *value)
+    }
+
+    /// A member by its name, or by a path with dots where no member has the whole name.
+    pub(super) fn walk(&self, path: &str) -> Option<&'t RawValue> {
+        if let Some(value) = self.get(path) {
+            return Some(value);
+        }
+        let (first, rest) = path.split_once('.')?;
+        Object::read(self.get(first)?.get())?.walk(rest)
+    }
+}
+
+/// A value as bronze would hold it in a column of text: `None` is null, a text is without its quotes, all else is as
+/// it is written.
+///
+/// # Errors
+/// A sentence when a text holds an escape that is no character.
+pub(super) fn text_of(value: &RawValue) -> Result<Option<Cow<'_, str>>, String> {
+    let raw = value.get();
+    match raw.as_bytes().first() {
+        Some(b'n') => Ok(None),
+        Some(b'"') => match raw[1..].strip_suffix('"').filter(|inner| !inner.contains('\\')) {
+            Some(inner) => Ok(Some(Cow::Borrowed(inner))),
+            None => serde_json::from_str::<String>(raw)
+                .map(|text| Some(Cow::Owned(text)))
+                .map_err(|error| format!("{raw} is no text: {error}")),
+        },
+        _ => Ok(Some(Cow::Borrowed(raw))),
+    }
+}
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(name) = map.next_key_seed(Name)? {
+            members.push((name, map.next_value()?));
+        }
+        Ok(Object(members))
+    }
+}
+
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(object: &str, path: &str) -> Option<String> {
+        let object = Object::read(object).expect("an object");
+        object.walk(path).and_then(|value| text_of(value).expect("a value").map(Cow::into_owned))
+    }
+
+    #[test]
+    fn values_keep_their_digits_and_texts_lose_their_quotes() {
+        let object = r#"{"n":12345678901234567890.10,"t":"a\"\u00e9","o":{"x":[1, 2]},"no":null,"b":true}"#;
+        assert_eq!(text(object, "n").as_deref(), Some("12345678901234567890.10"));
+        assert_eq!(text(object, "t").as_deref(), Some("a\"é"));
+        assert_eq!(text(object, "o").as_deref(), Some(r#"{"x":[1, 2]}"#));
+        assert_eq!(text(object, "o.x").as_deref(), Some("[1, 2]"));
+        assert_eq!((text(object, "no"), text(object, "absent")), (None, None));
+        assert!(Object::read(object).expect("an object").walk("no").is_some(), "null is there, absent is not");
+        assert_eq!(text(object, "b").as_deref(), Some("true"));
+    }
+
+    #[test]
+    fn an_exact_name_wins_over_a_path_and_over_another_case() {
+        let object = r#"{"a":{"b":1},"a.b":2,"ID":3,"id":4,"Key":5}"#;
+        assert_eq!(text(object, "a.b").as_deref(), Some("2"));
+        assert_eq!((text(object, "id").as_deref(), text(object, "key").as_deref()), (Some("4"), Some("5")));
+        assert!(Object::read("[1]").is_none() && Object::read("{").is_none());
+    }
+
+    #[test]
+    fn an_escape_that_is_no_character_is_an_error() {
+        let object = Object::read(r#"{"t":"\ud800"}"#).expect("an object");
+        assert!(text_of(object.get("t").expect("a member")).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! A record that changes its key is two changes: the delete of the old key and the upsert of the new one.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::compute::filter_record_batch;
+use arrow::compute::kernels::cmp::distinct;
+use lake::Result;
+use lake::upsert::DELETE;
+
+use super::view::Viewed;
+use super::{Decoder, Fate, record, reject_value};
+
+/// The keys that records had before.
+pub(super) struct OldKeys {
+    /// Whether the record changes its key, by row.
+    changed: Vec<bool>,
+    /// The old keys by their places among the columns of the table.
+    keys: Vec<(usize, ArrayRef)>,
+}
+
+impl OldKeys {
+    /// Deletes of the old keys, for the upserts among the records; `all` are the changes of all records.
+    pub(super) fn deletes(self, all: &RecordBatch, fates: &[Fate]) -> Result<RecordBatch> {
+        let mut columns = all.columns().to_vec();
+        for (position, key) in self.keys {
+            columns[position] = key;
+        }
+        let delete = all.schema().index_of(DELETE)?;
+        columns[delete] = Arc::new(BooleanArray::from(vec![true; all.num_rows()]));
+        let changed = fates.iter().zip(&self.changed);
+        let changed: BooleanArray =
+            changed.map(|(fate, changed)| Some(*changed && matches!(fate, Fate::Upsert))).collect();
+        Ok(filter_record_batch(&RecordBatch::try_new(all.schema(), columns)?, &changed)?)
+    }
+}
+
+impl Decoder {
+    /// The keys that records had before, where a record changes its key.
+    pub(super) fn old_keys(
+        &self,
+        viewed: &Viewed<'_>,
+        records: &[ArrayRef],
+        typed: &[ArrayRef],
+        fates: &mut [Fate],
+    ) -> Result<Option<OldKeys>> {
+        let rows = fates.len();
+        if self.plan.paths.before.is_none() {
+            return Ok(None);
+        }
+        let mut changed = vec![false; rows];
+        let mut keys = Vec::new();
+        for position in self.resolved.key_positions() {
+            let column = &self.resolved.columns()[*position];
+            let new = column.of(records, rows);
+            let new = new.as_string::<i32>();
+            let old = (0..rows).map(|row| match viewed.old(row, &column.source) {
+                Some(value) => value.map(Cow::into_owned),
+                None => new.is_valid(row).then(|| new.value(row).to_owned()),
+            });
+            let old: ArrayRef = Arc::new(old.collect::<StringArray>());
+            let cast = column.cast(&old);
+            for (row, text) in cast.bad {
+                if matches!(fates[row], Fate::Upsert) {
+                    reject_value(&mut fates[row], format!("before: {text}"), &column.name, record::value(&old, row));
+                }
+            }
+            let differs = distinct(&cast.array, &typed[*position])?;
+            changed.iter_mut().enumerate().for_each(|(row, changed)| *changed |= differs.value(row));
+            keys.push((*position, cast.array));
+        }
+        // Old values without a key say nothing about it.
+        for (row, changed) in changed.iter_mut().enumerate() {
+            *changed &= keys.iter().any(|(_, key)| key.is_valid(row));
+        }
+        Ok(changed.contains(&true).then_some(OldKeys { changed, keys }))
+    }
+}

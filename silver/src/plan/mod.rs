@@ -1,0 +1,229 @@
+//! From the options of a table to a plan with resolved names; every problem at once.
+
+mod check;
+
+use chrono_tz::Tz;
+use lake::TableName;
+use lake::schema::{Column, ColumnType};
+use lake::spec::{Entry, Problems};
+
+use self::check::Check;
+use crate::preset::{Options, options};
+use crate::sequence::SequenceType;
+use crate::spec::{Action, DeleteFlag, OnBad, OnBadValue, OnNullKey, Op, Preset, Table, Undeclared};
+use crate::written::Written;
+
+/// Deletes are remembered this long when the spec does not say.
+const TOMBSTONE_RETENTION_MILLIS: u64 = 30 * 86_400_000;
+
+/// A validated silver table.
+#[derive(Debug, Clone)]
+pub struct TablePlan {
+    /// The table.
+    pub table: TableName,
+    /// The name of its bronze source.
+    pub source: String,
+    /// Where the values are in a record.
+    pub paths: Paths,
+    /// How a record says what it does.
+    pub operation: Operation,
+    /// What becomes of an operation that is not listed.
+    pub on_unknown_op: OnBad,
+    /// The producer.
+    pub preset: Preset,
+    /// What the producer does.
+    pub options: Options,
+    /// The key columns.
+    pub keys: Vec<String>,
+    /// What becomes of a change without a key.
+    pub on_null_key: OnNullKey,
+    /// The parts of the sequence.
+    pub sequence: Vec<SequencePart>,
+    /// The columns of the table.
+    pub columns: Columns,
+    /// Whether other columns of the source join the table, and which of them do not.
+    pub joining: Option<Vec<String>>,
+    /// What becomes of a value that does not fit.
+    pub on_cast_error: OnBadValue,
+    /// The conditions on rows.
+    pub expectations: Vec<ExpectationPlan>,
+    /// How long deletes are remembered.
+    pub tombstone_retention_millis: u64,
+    /// The partition columns.
+    pub partition_by: Vec<String>,
+    /// Whether the table has a change data feed.
+    pub change_data_feed: bool,
+    /// The zone of text timestamps without an offset.
+    pub zone: Tz,
+}
+
+/// How a record says what it does.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// It does not: every record is an upsert.
+    Upsert,
+    /// By the value of a column.
+    Column(Op),
+    /// By a flag on deleted rows.
+    Flag(DeleteFlag),
+    /// By the value of a column and by a flag: a delete is what either calls so.
+    Either(Op, DeleteFlag),
+    /// By SQL that is true for deletes.
+    Condition(String),
+}
+
+/// The columns of a table.
+#[derive(Debug, Clone)]
+pub enum Columns {
+    /// Named and typed by the spec.
+    Declared(Vec<ColumnPlan>),
+    /// Taken from the source with the source's types.
+    Listed(Vec<String>),
+}
+
+/// A declared column and where its values come from.
+#[derive(Debug, Clone)]
+pub struct ColumnPlan {
+    /// The column.
+    pub column: Column,
+    /// The column of the source.
+    pub source: String,
+    /// How the source writes it.
+    pub written: Written,
+    /// The zone of its texts without an offset.
+    pub zone: Tz,
+}
+
+/// Where the values are in a record, as paths; where the record itself is the row, there is none.
+#[derive(Debug, Clone, Default)]
+pub struct Paths {
+    /// The new values.
+    pub row: Option<String>,
+    /// The old values.
+    pub before: Option<String>,
+    /// The values of a delete.
+    pub delete_row: Option<String>,
+}
+
+/// One part of the sequence.
+#[derive(Debug, Clone)]
+pub struct SequencePart {
+    /// The column of the source.
+    pub source: String,
+    /// Its type; `None` is the type that the source has.
+    pub kind: Option<SequenceType>,
+    /// Whether it is a value of the row, and not of the record around it.
+    pub of_row: bool,
+    /// Whether the source may lack it: it is the preset's word, not the spec's.
+    pub optional: bool,
+    /// How the source writes it.
+    pub written: Written,
+    /// The zone of its texts without an offset.
+    pub zone: Tz,
+}
+
+/// A condition on rows.
+#[derive(Debug, Clone)]
+pub struct ExpectationPlan {
+    /// Its name.
+    pub name: String,
+    /// SQL over the typed columns.
+    pub check: String,
+    /// What becomes of a row that does not meet it.
+    pub action: Action,
+}
+
+/// Checks the options of a table. `sources` are the names of the bronze sources, `zone` is that of the pipeline.
+/// Returns a plan when the options themselves are sound; problems go to `problems`.
+pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mut Problems) -> Option<TablePlan> {
+    let before = problems.len();
+    let preset = options(entry.raw.cdc);
+    let mut check = Check { entry, preset: &preset, zone, problems };
+    check.source(sources);
+    let paths = check.paths();
+    let operation = check.operation();
+    let columns = check.columns();
+    check.keys(&columns);
+    let sequence = check.sequence(&columns);
+    check.texts();
+    check.partitions(&columns);
+    check.undeclared(&paths);
+    let expectations = check.expectations(&columns);
+    let raw = &entry.raw;
+    let adds = raw.undeclared_columns == Some(Undeclared::Add);
+    (problems.len() == before).then(|| TablePlan {
+        table: TableName::silver(&entry.name),
+        source: raw.source.clone(),
+        paths,
+        operation,
+        on_unknown_op: raw.on_unknown_op,
+        preset: raw.cdc,
+        options: preset,
+        keys: raw.keys.clone(),
+        on_null_key: raw.on_null_key,
+        sequence,
+        columns,
+        joining: adds.then(|| raw.except_column_list.clone()),
+        on_cast_error: raw.on_cast_error,
+        expectations,
+        tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
+        partition_by: raw.partition_by.clone(),
+        change_data_feed: raw.change_data_feed.unwrap_or(true),
+        zone,
+    })
+}
+
+impl TablePlan {
+    /// What decides which rows a change meets and what it does to them: keys, sequence and operation. Rows that were
+    /// made by one of these cannot be brought up to date by another.
+    pub fn identity(&self) -> String {
+        let parts = self.sequence.iter().map(|part| match part.kind {
+            Some(kind) => format!("{} {kind}", part.source),
+            None => part.source.clone(),
+        });
+        let operation = match &self.operation {
+            Operation::Upsert => "none".to_owned(),
+            Operation::Column(op) => by_values(op),
+            Operation::Flag(flag) => by_flag(flag),
+            Operation::Either(op, flag) => format!("{}; or {}", by_values(op), by_flag(flag)),
+            Operation::Condition(condition) => condition.clone(),
+        };
+        let sequence = parts.collect::<Vec<_>>().join(", ");
+        let Paths { row, before, delete_row } = &self.paths;
+        let named = [("row", row), ("before", before), ("delete_row", delete_row)];
+        let paths = named.iter().filter_map(|(name, path)| Some(format!("; {name} {}", path.as_ref()?)));
+        let paths = paths.collect::<String>();
+        format!("keys {}; sequence {sequence}; deletes by {operation}{paths}", self.keys.join(", "))
+    }
+}
+
+impl Columns {
+    /// The names of the table's columns.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Declared(columns) => columns.iter().map(|column| column.column.name.as_str()).collect(),
+            Self::Listed(names) => names.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn declared(&self, name: &str) -> Option<&ColumnPlan> {
+        match self {
+            Self::Declared(columns) => columns.iter().find(|column| column.column.name == name),
+            Self::Listed(_) => None,
+        }
+    }
+}
+
+fn by_values(op: &Op) -> String {
+    let Op { column, insert, update, delete, ignore } = op;
+    format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}, ignore {ignore:?}")
+}
+
+fn by_flag(flag: &DeleteFlag) -> String {
+    format!("{}: deleted when {:?} {:?}", flag.column, flag.values, flag.when)
+}
+
+/// The column type of a sequence part that the spec leaves to the source.
+pub(crate) fn sequence_type_of(kind: ColumnType) -> Option<SequenceType> {
+    kind.to_string().parse().ok()
+}
