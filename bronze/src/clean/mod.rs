@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lake::Result;
 
 use crate::append::{Target, Work};
-use crate::discover::{Discovery, FoundFile};
+use crate::discover::{Discovery, FoundFile, below};
 use crate::ledger::Ledger;
 use crate::plan::{Clean, SourcePlan};
 
@@ -89,8 +89,7 @@ fn is_due(ledger: &Ledger, batch: i64, newest_us: Option<i64>, retention: Durati
 
 /// Where a file goes: its path below the folder of the source, below the destination.
 fn destination(plan: &SourcePlan, to: &str, file: &FoundFile) -> String {
-    let below = file.path.strip_prefix(plan.folder.as_str()).unwrap_or(&file.path).trim_start_matches('/');
-    format!("{to}/{below}")
+    format!("{to}/{}", below(&plan.folder, &file.path).unwrap_or(&file.path))
 }
 
 /// The names to try at a destination: the name itself, then numbered ones.

@@ -2,6 +2,8 @@
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
+use super::below;
+
 /// Endings of files that are unfinished, or that describe others.
 const EXCLUDED_ENDINGS: &[&str] = &[".tmp", ".part", ".crc", ".dfm", ".ctrl", ".inprogress"];
 
@@ -53,15 +55,11 @@ impl Filter {
     /// True when files below `inner` may be data of a source whose folder is `folder`, whatever their names are. Both
     /// are below the landing root.
     pub fn takes_below(&self, folder: &str, inner: &str) -> bool {
-        let below = match folder.is_empty() {
-            true => Some(inner),
-            false => inner.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')),
-        };
         // A glob that leaves out whole folders leaves these out at any depth.
         let excluded = |below: &str| {
             ["x", "x/y", "x/y/z.a"].iter().all(|rest| self.exclude.matches(&format!("{below}/{rest}"), "\0"))
         };
-        inner == folder || below.is_some_and(|below| self.enters(below) && !excluded(below))
+        inner == folder || below(folder, inner).is_some_and(|below| self.enters(below) && !excluded(below))
     }
 
     /// True when a file of 0 bytes is left out.

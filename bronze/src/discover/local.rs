@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use lake::{Error, ErrorKind, Result};
 
-use super::{FoundFile, Listing, Request};
+use super::{FoundFile, Listing, Request, below};
 
 /// Folders inside folders, at most.
 const DEPTH_MAX: usize = 128;
@@ -62,16 +62,28 @@ impl Walk<'_> {
         let path = format!("{prefix}{}", name.to_string_lossy());
         // Links are followed, as the store follows them; an entry that is gone by now was never there.
         let kind = entry.file_type()?;
-        let metadata = if kind.is_dir() { None } else { gone(std::fs::metadata(entry.path()))? };
+        let metadata = match if kind.is_dir() { Ok(None) } else { gone(std::fs::metadata(entry.path())) } {
+            // A link that cannot be followed is one unreadable file among others.
+            Err(error) if kind.is_symlink() => {
+                if self.request.takes(&path) {
+                    self.unreadable(path, format!("the link cannot be followed: {error}"));
+                }
+                return Ok(());
+            }
+            metadata => metadata?,
+        };
         let is_folder = kind.is_dir() || metadata.as_ref().is_some_and(Metadata::is_dir);
         if is_folder {
-            let below = path.strip_prefix(self.request.folder.as_str()).unwrap_or(&path).trim_start_matches('/');
+            let below = below(&self.request.folder, &path).unwrap_or(&path);
             if self.request.recursive && self.request.filter.enters(below) && !self.request.skips(&path) {
                 let depth = self.above.len();
                 let listed = self.folder(&entry.path(), &format!("{path}/"));
                 self.above.truncate(depth);
                 match listed {
-                    Err(error) if error.kind() == IoKind::PermissionDenied => self.closed(path, &error),
+                    Err(error) if error.kind() == IoKind::PermissionDenied => {
+                        // Reported like a file that cannot be read.
+                        self.unreadable(format!("{path}/"), format!("the folder cannot be listed: {error}"));
+                    }
                     Err(error) if error.kind() == IoKind::NotFound => {}
                     other => other?,
                 }
@@ -84,10 +96,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A folder that may not be read is reported like a file that cannot be.
-    fn closed(&mut self, path: String, error: &io::Error) {
-        let unreadable = Some(format!("the folder cannot be listed: {error}"));
-        self.files.push(FoundFile { path: format!("{path}/"), size: 0, modified_us: 0, etag: None, unreadable });
+    fn unreadable(&mut self, path: String, reason: String) {
+        self.files.push(FoundFile { path, size: 0, modified_us: 0, etag: None, unreadable: Some(reason) });
     }
 }
 

@@ -147,6 +147,14 @@ pub(crate) async fn list(landing: &Root, plan: &SourcePlan, skip: Option<&str>) 
     }
 }
 
+/// A path below the landing root as one below `folder`; `None` when it is not below it.
+pub(crate) fn below<'p>(folder: &str, path: &'p str) -> Option<&'p str> {
+    match folder.is_empty() {
+        true => Some(path),
+        false => path.strip_prefix(folder)?.strip_prefix('/'),
+    }
+}
+
 /// What to list.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -164,17 +172,12 @@ impl Request {
 
     /// True for a file to list, where its folder is listed; `path` is below the landing root.
     pub(crate) fn takes(&self, path: &str) -> bool {
-        let below = match self.folder.is_empty() {
-            true => Some(path),
-            false => path.strip_prefix(self.folder.as_str()).and_then(|rest| rest.strip_prefix('/')),
-        };
-        below.is_some_and(|below| self.filter.takes(below)) && !self.skips(path)
+        below(&self.folder, path).is_some_and(|below| self.filter.takes(below)) && !self.skips(path)
     }
 
     /// True for a file that a listing of the folder would give.
     pub(crate) fn reaches(&self, path: &str) -> bool {
-        let below = path.strip_prefix(self.folder.as_str()).unwrap_or(path).trim_start_matches('/');
-        self.takes(path) && (self.recursive || !below.contains('/'))
+        self.takes(path) && (self.recursive || below(&self.folder, path).is_none_or(|below| !below.contains('/')))
     }
 
     fn skips(&self, path: &str) -> bool {

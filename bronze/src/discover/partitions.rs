@@ -1,5 +1,6 @@
 //! The values of `key=value` folders, as Hive writes them.
 
+use super::below;
 use crate::plan::SourcePlan;
 
 /// The folder name of a null.
@@ -17,8 +18,7 @@ pub enum FolderValue {
 /// The partition columns of a file with what its folders say; `path` is below the landing root. Of two folders of one
 /// name the inner one counts.
 pub fn folder_values(plan: &SourcePlan, path: &str) -> Vec<(String, FolderValue)> {
-    let below = path.strip_prefix(plan.folder.as_str()).unwrap_or(path).trim_start_matches('/');
-    let folders = below.rsplit_once('/').map_or("", |(folders, _)| folders);
+    let folders = below(&plan.folder, path).unwrap_or(path).rsplit_once('/').map_or("", |(folders, _)| folders);
     let pairs: Vec<(String, &str)> = folders
         .split('/')
         .filter_map(|folder| folder.split_once('='))

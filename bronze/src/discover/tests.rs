@@ -137,6 +137,12 @@ fn links_are_followed_and_never_in_circles() {
     std::os::unix::fs::symlink(folder.path().join("gone"), folder.path().join("in/dangling.csv")).expect("a link");
     let found = found(folder.path(), &plan("path: in, settle: 0s"), Duration::ZERO);
     assert_eq!(names(&found.ready), ["in/linked/a.csv"]);
+    std::os::unix::fs::symlink("self.csv", folder.path().join("in/self.csv")).expect("a link");
+    let found = self::found(folder.path(), &plan("path: in"), Duration::from_secs(60));
+    assert_eq!(names(&found.ready), ["in/linked/a.csv", "in/self.csv"], "the others are found all the same");
+    let unreadable =
+        |file: &FoundFile| file.unreadable.as_deref().is_some_and(|why| why.contains("cannot be followed"));
+    assert_eq!(found.ready.iter().filter(|file| unreadable(file)).count(), 1);
 }
 
 #[test]

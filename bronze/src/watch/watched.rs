@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::Notice;
 use super::sightings::{Sighting, Sightings, Touch};
-use crate::discover::{Request, modified_us};
+use crate::discover::{Request, below, modified_us};
 use crate::plan::SourcePlan;
 
 /// A source with what is known of its folder.
@@ -44,8 +44,7 @@ impl Watched {
 
     /// True for a path inside the folder of the source, or the folder itself.
     pub(super) fn reaches(&self, path: &str) -> bool {
-        let folder = self.plan.folder.as_str();
-        folder.is_empty() || path == folder || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+        path == self.plan.folder || below(&self.plan.folder, path).is_some()
     }
 
     /// Follows a hint: a file is looked at; for a folder, which may have come with files, all is listed.
