@@ -190,7 +190,10 @@ impl Check<'_> {
             }
             (CleanMode::Move, Some(text)) => {
                 let to = below_landing(text, &place, self.problems);
-                if self.entry.raw.recursive && filter.takes_below(folder, &to) || to == folder {
+                if to.is_empty() {
+                    let problem = Problem::at(&place, format!("`{text}` is the landing root itself"));
+                    self.problems.add(problem.hint("name a folder below it: move_destination: _archive/orders/"));
+                } else if self.entry.raw.recursive && filter.takes_below(folder, &to) || to == folder {
                     let problem = Problem::at(&place, format!("`{text}` is inside the folder of the source"));
                     self.problems.add(problem.hint(
                         "files there would be taken again: name a folder elsewhere, or one that begins with `_`",

@@ -70,7 +70,7 @@ async fn bring(work: Work<'_>, told: Told<'_>, progress: &mut Progress<'_>) -> R
     progress.notice(&found);
     take(work, &found, &mut target, &mut ledger, progress).await?;
     progress.remember(&found.known, &ledger);
-    progress.cleaned(clean(work, &target, &ledger, &found).await?);
+    progress.cleaned(clean(work, &target, &mut ledger, &found).await?);
     ledger.pack(&ctx.run).await?;
     Ok(target.version())
 }

@@ -1,6 +1,6 @@
 //! Cleans a file of this machine.
 
-use std::fs::{self, File, FileTimes, Metadata, OpenOptions};
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, ErrorKind as IoKind};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,10 @@ fn move_away(root: &Path, file: &FoundFile, to: &str) -> Result<Gone> {
     }
     let parent = root.join(to).parent().map(Path::to_owned).unwrap_or_default();
     fs::create_dir_all(&parent).context(|| format!("making the folder `{}`", parent.display()))?;
+    // By a link or another spelling: its own name would be taken for what a crash left.
+    if path.parent().map_or(Ok(false), |from| is_one(from, &parent))? {
+        return Err(Error::new(lake::ErrorKind::File, format!("`{to}` leads to the folder where the file is")));
+    }
     for name in names(to) {
         let target = root.join(&name);
         match fs::hard_link(&path, &target) {
@@ -74,13 +78,8 @@ fn is_as_taken(path: &Path, file: &FoundFile) -> Result<bool> {
 /// True when both names hold the same bytes.
 fn same(one: &Path, other: &Path) -> Result<bool> {
     use std::io::Read;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let of = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-        if of(&fs::metadata(one)?) == of(&fs::metadata(other)?) {
-            return Ok(true);
-        }
+    if is_one(one, other)? {
+        return Ok(true);
     }
     let (mut one, mut other) = (io::BufReader::new(File::open(one)?), io::BufReader::new(File::open(other)?));
     let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
@@ -96,6 +95,18 @@ fn same(one: &Path, other: &Path) -> Result<bool> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// True when both names are of one file or folder.
+fn is_one(one: &Path, other: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        Ok(of(fs::metadata(one)?) == of(fs::metadata(other)?))
+    }
+    #[cfg(not(unix))]
+    Ok(one.canonicalize()? == other.canonicalize()?)
 }
 
 /// Copies a file to a name that is free; false when it is taken. The copy appears under its name only when it is whole.
@@ -187,6 +198,16 @@ mod tests {
         fs::hard_link(root.join("in/b.csv"), root.join("out/b.csv")).expect("a link");
         assert_eq!(move_away(root, &taken, "out/b.csv").expect("moved"), Gone::Moved("out/b.csv".into()));
         assert_eq!((read(root, "out/b.csv").as_deref(), read(root, "in/b.csv")), (Some("2"), None));
+    }
+
+    #[test]
+    fn a_destination_that_is_the_same_folder_by_another_name_takes_nothing_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        let taken = write(root, "in/a.csv", "1");
+        std::os::unix::fs::symlink(root.join("in"), root.join("done")).expect("a link");
+        move_away(root, &taken, "done/a.csv").expect_err("the same folder");
+        assert_eq!(read(root, "in/a.csv").as_deref(), Some("1"));
     }
 
     #[test]

@@ -44,14 +44,17 @@ enum Gone {
 /// Cleans what a run has found and what is due. A file that cannot be cleaned fails nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Table`](lake::ErrorKind::Table) when the table cannot be asked.
-pub(crate) async fn clean(work: Work<'_>, target: &Target, ledger: &Ledger, found: &Discovery) -> Result<Cleaned> {
+/// [`ErrorKind::Table`](lake::ErrorKind::Table) when the table cannot be asked, [`ErrorKind::Store`](lake::ErrorKind::Store)
+/// when the ledger cannot be read.
+pub(crate) async fn clean(work: Work<'_>, target: &Target, ledger: &mut Ledger, found: &Discovery) -> Result<Cleaned> {
     let (retention, to) = match &work.plan.clean {
         Clean::Off => return Ok(Cleaned::default()),
         Clean::Delete { retention } => (*retention, None),
         Clean::Move { retention, to } => (*retention, Some(to.as_str())),
     };
     let (done, newest_us) = (target.done().await?, target.newest_file_us()?);
+    // Read after the table: that a batch went without a file is noted before the batch is in the table.
+    ledger.reload().await?;
     let now = work.lake.clock().now();
     let mut cleaned = Cleaned::default();
     let mut files: Vec<_> = found.known.iter().chain(&found.ready).filter(|file| file.unreadable.is_none()).collect();

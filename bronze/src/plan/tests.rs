@@ -103,6 +103,7 @@ fn files_are_moved_to_where_they_are_not_taken_again() {
     problem(&clean("path: orders, exclude: ['done/*']", "orders/done"), inside);
     problem(&clean("path: orders, default_excludes: false", "orders/_done"), inside);
     problem(&clean("path: orders", "../done"), "leaves the landing root");
+    problem(&clean("path: orders", "./"), "`./` is the landing root itself");
     problem("{path: x, format: csv, clean_source: {mode: move}}", "needs a folder to move files to");
     problem("{path: x, format: csv, clean_source: {mode: delete, move_destination: y}}", "says nothing");
     for (source, to) in [
