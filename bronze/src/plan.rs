@@ -207,7 +207,7 @@ impl Check<'_> {
     /// Names of columns, each once.
     fn names(&mut self, names: &[String], place: &SpecPath) {
         for (index, name) in names.iter().enumerate() {
-            let twin = names[..index].iter().any(|other| other.eq_ignore_ascii_case(name));
+            let twin = names[..index].iter().any(|other| folded(other) == folded(name));
             let message = match () {
                 () if name.is_empty() => "a column needs a name".to_owned(),
                 () if columns::is_technical(name) => format!("`{name}` is a technical column of every bronze table"),
