@@ -150,27 +150,11 @@ impl<'t> Record<'t> {
     /// # Errors
     /// [`ErrorKind::File`](lake::ErrorKind::File) when the record refuses its file.
     fn read(&self, values: &mut Values<'t>, columns: &mut Columns, rows: &mut Rows) -> Result<Option<Reject>> {
-        let fault = match values.read(self.raw, columns) {
-            Ok(()) => {
-                rows.push(values, columns, self.row_number);
-                return Ok(None);
-            }
-            Err(fault) => fault,
-        };
-        if let Some(refusal) = columns.take_refusal() {
-            let place = format!("record {}: {refusal}", self.row_number);
-            return Err(refusal.context(place));
-        }
-        let reason = fault.reason(self.line);
-        if matches!(fault, Fault::Deep { .. }) {
-            return Err(refused(format!("record {}: {reason}", self.row_number)));
-        }
-        if let Some(mended) = record::with_quoted_words(self.raw) {
-            let mut values = Values::default();
-            if values.read(&mended, columns).is_ok() {
-                rows.push(&values, columns, self.row_number);
-                return Ok(None);
-            }
+        let Some(reason) = self.row(self.raw, values, columns, rows)? else { return Ok(None) };
+        if let Some(mended) = record::with_quoted_words(self.raw)
+            && self.row(&mended, &mut Values::default(), columns, rows)?.is_none()
+        {
+            return Ok(None);
         }
         Ok(Some(Reject {
             row_number: self.row_number,
@@ -179,6 +163,32 @@ impl<'t> Record<'t> {
             reason,
             header: None,
         }))
+    }
+
+    /// Makes a row of a text, or says why it is none.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn row<'r>(
+        &self,
+        text: &'r str,
+        values: &mut Values<'r>,
+        columns: &mut Columns,
+        rows: &mut Rows,
+    ) -> Result<Option<String>> {
+        let Err(fault) = values.read(text, columns) else {
+            rows.push(values, columns, self.row_number);
+            return Ok(None);
+        };
+        if let Some(refusal) = columns.take_refusal() {
+            let place = format!("record {}: {refusal}", self.row_number);
+            return Err(refusal.context(place));
+        }
+        let reason = fault.reason(self.line);
+        match fault {
+            Fault::Deep { .. } => Err(refused(format!("record {}: {reason}", self.row_number))),
+            _ => Ok(Some(reason)),
+        }
     }
 }
 
