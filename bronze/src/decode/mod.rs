@@ -35,6 +35,10 @@ pub use self::parquet::{ParquetDecoder, reader_options};
 
 /// Rows in one chunk at most.
 pub const CHUNK_ROWS_MAX: usize = 8192;
+/// Values in one chunk of text at most, absent ones included: a file may have thousands of columns and few values.
+const CHUNK_VALUES_MAX: usize = 1024 * 1024;
+/// Bytes of the rows of one chunk, as far as the format says how large they are.
+const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 /// Size of one record at most. A quote that is never closed would otherwise take the rest of the file into memory.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Columns of one file at most: keys that are really values (ids, dates) would otherwise make a column each.
@@ -95,14 +99,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// The columns that the rows will have.
-    pub fn schema(&self) -> SchemaRef {
-        match self {
-            Self::Ready(chunk) => chunk.columns.schema(),
-            Self::Records(records) => records.schema(),
-        }
-    }
-
     /// Records that are not rows.
     pub fn rejects(&self) -> &[Reject] {
         match self {

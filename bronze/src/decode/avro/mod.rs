@@ -20,11 +20,10 @@ use self::schema::{Schema, TypeId};
 use super::bytes::Bytes;
 use super::names::column_names;
 use super::{
-    CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, RECORD_BYTES_MAX, Unfit, batch, refused, rescued_by_row,
+    CHUNK_BYTES, CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, RECORD_BYTES_MAX, Unfit, batch, refused,
+    rescued_by_row,
 };
 
-/// Bytes of records in one chunk, after which it is closed.
-const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 /// Records that a block may hold when they take no bytes.
 const EMPTY_RECORDS_MAX: u64 = 1_000_000;
 

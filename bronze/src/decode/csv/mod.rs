@@ -23,8 +23,6 @@ use super::{Chunk, Counts, Decoder, Part, RECORD_BYTES_MAX, Reject, refused};
 pub use self::dialect::{Dialect, EmptyIsNull, Header};
 pub use self::rows::Records;
 
-/// Records in one part at most; as many as a block of text holds, unless they are very short.
-const PART_ROWS_MAX: usize = 65_536;
 /// Rejected records in one chunk at most.
 const CHUNK_REJECTS_MAX: usize = 1024;
 
@@ -50,7 +48,7 @@ impl CsvDecoder {
     fn scan(&mut self) -> Result<usize> {
         let (text, ended) = (self.text.text(), self.text.ended());
         let mut at = 0;
-        while self.rows.len() < PART_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
+        while !self.rows.is_full() && self.rejects.len() < CHUNK_REJECTS_MAX {
             match self.tokenizer.record(text, at, ended) {
                 Scan::Incomplete | Scan::End => break,
                 Scan::Skipped { next } => {

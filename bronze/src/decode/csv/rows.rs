@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use lake::Result;
 
 use super::super::text::Taken;
-use super::super::{Chunk, Reject, batch_of};
+use super::super::{CHUNK_ROWS_MAX, CHUNK_VALUES_MAX, Chunk, Reject, batch_of};
 use super::dialect::{Dialect, EmptyIsNull};
 use super::tokenizer::{Kind, Span, unescape};
 
@@ -27,12 +27,17 @@ impl Rows {
         self.width = width;
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.row_numbers.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.row_numbers.is_empty()
+    }
+
+    /// True when there are as many as one chunk has at most.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= CHUNK_ROWS_MAX || self.spans.len() >= CHUNK_VALUES_MAX
     }
 
     /// Adds a record.
@@ -100,11 +105,6 @@ pub struct Records {
 }
 
 impl Records {
-    /// The columns of the file, all text.
-    pub(crate) fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
     /// Records that are not rows.
     pub(crate) fn rejects(&self) -> &[Reject] {
         &self.rejects

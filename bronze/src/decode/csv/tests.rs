@@ -5,7 +5,7 @@ use std::io::Cursor;
 use arrow::array::{Array, AsArray};
 
 use super::super::bytes::{Compression, decompress};
-use super::super::{DuplicateColumns, TextFormat, text_decoder};
+use super::super::{CHUNK_VALUES_MAX, DuplicateColumns, TextFormat, text_decoder};
 use super::*;
 
 /// A file decoded: names, rows (`None` = null), row numbers, rescued data, rejects and counts.
@@ -305,4 +305,16 @@ fn a_compressed_file_reads_the_same_and_a_cut_one_not_at_all() {
     let error = try_decode(&Dialect::default(), &bytes[..bytes.len() - 3]).expect_err("cut");
     assert!(error.to_string().contains("ends early"), "{error}");
     assert!(decompress(Cursor::new(bytes), Compression::None).is_ok());
+}
+
+#[test]
+fn chunks_of_many_columns_have_few_rows() {
+    let header = (0..1_000).map(|column| format!("c{column}")).collect::<Vec<_>>().join(",");
+    let text = format!("{header}\n{}", "1\n".repeat(20_000));
+    let format = TextFormat::Csv(Dialect::default());
+    let mut decoder = text_decoder(&format, Compression::Auto, Cursor::new(text.into_bytes())).expect("a decoder");
+    while let Some(chunk) = decoder.next_chunk().expect("rows") {
+        assert!(chunk.columns.num_rows() <= CHUNK_VALUES_MAX / 1_000 + 1, "{}", chunk.columns.num_rows());
+    }
+    assert_eq!(decoder.counts().records, 20_000);
 }

@@ -14,7 +14,7 @@ use self::columns::Columns;
 use self::framing::{Frame, Framing};
 use self::record::{Fault, Values};
 use super::text::TextReader;
-use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, RECORD_BYTES_MAX, Reject, refused};
+use super::{CHUNK_ROWS_MAX, CHUNK_VALUES_MAX, Chunk, Counts, Decoder, RECORD_BYTES_MAX, Reject, refused};
 
 /// Rejected records in one chunk at most.
 const CHUNK_REJECTS_MAX: usize = 1024;
@@ -53,7 +53,7 @@ impl JsonDecoder {
         let (text, ended) = (self.text.text(), self.text.ended());
         let mut values = Values::default();
         let mut at = 0;
-        while self.rows.row_numbers.len() < CHUNK_ROWS_MAX && self.rejects.len() < CHUNK_REJECTS_MAX {
+        while !self.is_full() && self.rejects.len() < CHUNK_REJECTS_MAX {
             match self.framing.next(text, at, ended) {
                 Frame::Incomplete | Frame::End => break,
                 Frame::Cut => {
@@ -76,6 +76,12 @@ impl JsonDecoder {
             }
         }
         Ok(at)
+    }
+
+    /// True when there are as many rows as one chunk has at most.
+    fn is_full(&self) -> bool {
+        let rows = self.rows.row_numbers.len();
+        rows >= CHUNK_ROWS_MAX || rows * self.columns.len() >= CHUNK_VALUES_MAX
     }
 
     fn chunk(&mut self) -> Result<Chunk> {

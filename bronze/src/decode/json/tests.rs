@@ -150,7 +150,21 @@ fn a_technical_key_refuses_the_file() {
     let error = try_decode(b"{\"a\":1}\n{\"_batch_id\":1}\n").expect_err("ours");
     assert_eq!(error.to_string(), "record 2: the column `_batch_id` has the name of a technical column");
     assert_eq!(error.kind(), lake::ErrorKind::File);
+    let error = try_decode(b"{\"a\":NaN,\"_batch_id\":1}\n{\"a\":1}\n").expect_err("ours, behind a word");
+    assert!(error.to_string().starts_with("record 1: the column `_batch_id`"), "{error}");
     assert_eq!(decode("{\"_id\":1,\"__op\":\"c\"}").rows, ["_id=1 __op=c"]);
+}
+
+#[test]
+fn chunks_of_many_columns_have_few_rows() {
+    let keys: Vec<String> = (0..1_000).map(|key| format!("\"k{key}\":1")).collect();
+    let text = format!("{{{}}}\n{}", keys.join(","), "{}\n".repeat(5_000));
+    let format = TextFormat::Json(JsonOptions::default());
+    let mut decoder = text_decoder(&format, Compression::Auto, Cursor::new(text.into_bytes())).expect("a decoder");
+    while let Some(chunk) = decoder.next_chunk().expect("rows") {
+        assert!(chunk.columns.num_rows() <= CHUNK_VALUES_MAX / 1_000 + 1, "{}", chunk.columns.num_rows());
+    }
+    assert_eq!(decoder.counts().records, 5_001);
 }
 
 #[test]

@@ -24,10 +24,9 @@ use tokio::runtime::Handle;
 use self::remote::RemoteFile;
 use self::widen::widen;
 use super::names::column_names;
-use super::{CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, NESTING_MAX, batch, refused, rescued_by_row};
-
-/// Bytes of one chunk, as far as the file says how large its rows are.
-const CHUNK_BYTES: i64 = 64 * 1024 * 1024;
+use super::{
+    CHUNK_BYTES, CHUNK_ROWS_MAX, Chunk, Counts, Decoder, DuplicateColumns, NESTING_MAX, batch, refused, rescued_by_row,
+};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -129,7 +128,7 @@ fn with_wide_int96(metadata: &ArrowReaderMetadata) -> Result<ArrowReaderMetadata
 fn rows_at_once(metadata: &ArrowReaderMetadata) -> usize {
     let bytes = |group: &RowGroupMetaData| group.total_byte_size() / group.num_rows().max(1);
     let row = metadata.metadata().row_groups().iter().map(bytes).max().unwrap_or(0).max(1);
-    usize::try_from(CHUNK_BYTES / row).unwrap_or(1).clamp(1, CHUNK_ROWS_MAX)
+    (CHUNK_BYTES / usize::try_from(row).unwrap_or(usize::MAX)).clamp(1, CHUNK_ROWS_MAX)
 }
 
 /// How deep a type is nested.
