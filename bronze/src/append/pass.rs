@@ -4,8 +4,9 @@
 //! files ──► decoders (threads that may block) ──► parts ──► lanes (a Parquet encoder each) ──► data files
 //! ```
 //!
-//! Files are begun in the order of the batch, and their columns join the table in that order, so that the same batch
-//! gives the same columns however fast each decoder is. A part of any file may be taken by any lane.
+//! Files are begun in the order of the batch, and the columns that each begins with join the table in that order,
+//! however fast each decoder is; keys that come up later in a file of JSON join as they come. A part of any file may be
+//! taken by any lane.
 
 mod decoders;
 mod lanes;

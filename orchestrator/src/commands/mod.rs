@@ -57,12 +57,17 @@ enum Command {
     Sample(sample::Args),
 }
 
+/// Threads that may block, at most. Every task of a run holds some while it waits for others of them: with too few, all
+/// would wait. Those that nobody needs are not made.
+const BLOCKING_THREADS_MAX: usize = 8192;
+
 /// Reads the arguments, does what they say, and prints what went wrong.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let printer = Printer;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build() {
         Ok(runtime) => runtime,
         Err(error) => return printer.failure(&Failure::Error(error.into())),
     };

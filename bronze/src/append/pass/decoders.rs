@@ -19,10 +19,13 @@ use crate::spec::BadRecords;
 /// leaves no rows behind.
 const PARTS_HELD: usize = 4;
 
+/// Decoders at most: they find records far faster than lanes encode them.
+const DECODERS_MAX: usize = 16;
+
 /// Starts the decoders; each takes the next file until there is none.
 pub(super) fn start(pass: &Arc<Reading>, threads: usize, sender: mpsc::Sender<Load>) -> JoinSet<()> {
     let mut decoders = JoinSet::new();
-    for _ in 0..threads.min(pass.origins.len()) {
+    for _ in 0..threads.min(DECODERS_MAX).min(pass.origins.len()) {
         let (pass, sender, handle) = (Arc::clone(pass), sender.clone(), Handle::current());
         decoders.spawn_blocking(move || {
             loop {
