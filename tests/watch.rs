@@ -159,6 +159,25 @@ fn what_fails_ends_no_watch() {
 }
 
 #[test]
+fn a_source_that_cannot_run_waits_for_the_next_file() {
+    let project = Project::new(SPEC);
+    project.land("orders/a.csv", b"order_id,status,ts\n1,a,1\n", None);
+    project.run();
+    project.respec(&SPEC.replace("settle: 1s", "settle: 1s, schema_hints: {status: bigint}"));
+    let mut watch = Watching::new(project.start_watch(&[]));
+    watch.expect(&["failed in", "bronze.orders_cdc failed"]);
+    watch.expect(&[IDLE]);
+    project.land("orders/b.csv", b"order_id,status,ts\n2,b,1\n", None);
+    watch.expect(&["orders/b.csv arrived"]);
+    watch.expect(&["failed in", "bronze.orders_cdc failed"]);
+    watch.expect(&[IDLE]);
+    watch.end().expect(0);
+    project.respec(SPEC);
+    project.run();
+    assert_eq!(orders(&project).len(), 2);
+}
+
+#[test]
 fn a_store_that_fails_for_a_while_is_tried_again() {
     let spec = SPEC.replace("min_retry_interval: 0s", "max_retries: 0");
     let project = Project::new(&spec);

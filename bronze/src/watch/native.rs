@@ -67,6 +67,10 @@ impl Queue {
 }
 
 impl Hints {
+    fn is_empty(&self) -> bool {
+        self.touched.is_empty() && self.lost.is_none()
+    }
+
     /// What was written to after it was renamed is not whole any more; new attributes take nothing from it.
     fn add(&mut self, path: PathBuf, touch: Touch) {
         let held = self.touched.entry(path).or_insert(touch);
@@ -113,9 +117,11 @@ impl Native {
         }
     }
 
-    /// Waits until something happens. May be dropped and asked for again.
+    /// Waits until there are hints. May be dropped and asked for again.
     pub(super) async fn rings(&self) {
-        self.queue.bell.notified().await;
+        while self.queue.hints().is_empty() {
+            self.queue.bell.notified().await;
+        }
     }
 
     /// What happened since the last time.

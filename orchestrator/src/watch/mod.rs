@@ -161,12 +161,15 @@ impl Watch<'_> {
         }
     }
 
-    /// Asks for runs of the sources that have fresh files, from the moment at which they are complete.
+    /// Asks for runs of the sources that have fresh files, from the moment at which they are complete. What was complete
+    /// when a source was run last and is fresh still, its run could not take: another would not either.
     fn schedule(&mut self) {
         for source in &self.sources {
             let Some(sightings) = self.place.sightings.get(&source.table) else { continue };
             let fresh = sightings.fresh(source.settle);
-            let complete = fresh.iter().map(|(_, ready)| *ready).min();
+            let ran_at = self.ran_at.get(&source.table);
+            let complete =
+                fresh.iter().map(|(_, ready)| *ready).filter(|ready| ran_at.is_none_or(|at| ready > at)).min();
             let quiet = self
                 .arrival
                 .wait_after_last_change
@@ -257,7 +260,7 @@ impl Watch<'_> {
         stopped
     }
 
-    /// Tries again later what may pass.
+    /// Tries again later what may pass; the rest waits for the next files.
     fn follow_up(&mut self, summary: &RunSummary, now: DateTime<Utc>) {
         let may_pass = |task: &&TaskOutcome| {
             task.status == TaskStatus::Failed && task.error.as_ref().is_some_and(|error| error.retry() != Retry::Never)
