@@ -5,6 +5,9 @@
 //! are encodings in the format that take less time and less space. Spark (from 3.3), Trino, DuckDB, Polars and Arrow
 //! read them. What the first rows say is a guess about the others: a wrong one costs space, never a value.
 //!
+//! `DELTA_LENGTH_BYTE_ARRAY` is not used: Spark before 3.4 refuses it in a column of its own (SPARK-40128), and then read
+//! wrong values from it until 2025 (SPARK-52240).
+//!
 //! Encodings: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 use std::collections::HashSet;
@@ -27,10 +30,8 @@ enum Layout {
     Dictionary,
     /// Numbers as differences.
     Differences,
-    /// Text as what it does not share with the text before.
+    /// Text as what it does not share with the text before, lengths apart.
     Suffixes,
-    /// Text end to end, lengths apart.
-    Lengths,
 }
 
 /// How one column is written.
@@ -59,7 +60,6 @@ fn apply(mut builder: WriterPropertiesBuilder, name: &str, choice: Choice) -> Wr
         Layout::Dictionary => return builder,
         Layout::Differences => Encoding::DELTA_BINARY_PACKED,
         Layout::Suffixes => Encoding::DELTA_BYTE_ARRAY,
-        Layout::Lengths => Encoding::DELTA_LENGTH_BYTE_ARRAY,
     };
     builder.set_column_dictionary_enabled(column.clone(), false).set_column_encoding(column, encoding)
 }
@@ -93,14 +93,8 @@ fn of_text(values: &[&str]) -> Choice {
     if distinct * 2 <= values.len() {
         return Choice { layout: Layout::Dictionary, compress: true };
     }
-    let length: usize = values.iter().map(|value| value.len()).sum();
-    let shared = || values.windows(2).map(|pair| shared(pair[0], pair[1]));
-    if shared().sum::<usize>() * 2 >= length {
-        let suffixes = values.iter().skip(1).zip(shared()).map(|(value, shared)| &value.as_bytes()[shared..]);
-        Choice { layout: Layout::Suffixes, compress: compresses(suffixes) }
-    } else {
-        Choice { layout: Layout::Lengths, compress: compresses(values.iter().map(|value| value.as_bytes())) }
-    }
+    let suffixes = values.windows(2).map(|pair| &pair[1].as_bytes()[shared(pair[0], pair[1])..]);
+    Choice { layout: Layout::Suffixes, compress: compresses(suffixes) }
 }
 
 fn shared(before: &str, value: &str) -> usize {
@@ -160,8 +154,8 @@ mod tests {
             ("few", Layout::Dictionary, true),
             ("status", Layout::Dictionary, true),
             ("id", Layout::Suffixes, true),
-            ("amount", Layout::Lengths, false),
-            ("note", Layout::Lengths, true),
+            ("amount", Layout::Suffixes, false),
+            ("note", Layout::Suffixes, true),
         ];
         for (name, layout, compress) in expected {
             assert_eq!(chosen(name), Choice { layout, compress }, "{name}");
