@@ -65,6 +65,8 @@ pub struct Ledger {
     marks: Marks,
     entries: Vec<Entry>,
     by_path: HashMap<String, Vec<usize>>,
+    /// When each batch was planned, in microseconds since the epoch.
+    planned_us: HashMap<i64, i64>,
 }
 
 /// How far the applications of a ledger have come.
@@ -122,8 +124,15 @@ impl Ledger {
     }
 
     fn empty(lake: &Lake, source: &str) -> Self {
-        let (lake, name) = (lake.clone(), TableName::files(source));
-        Self { lake, name, table: None, marks: Marks::default(), entries: Vec::new(), by_path: HashMap::new() }
+        Self {
+            lake: lake.clone(),
+            name: TableName::files(source),
+            table: None,
+            marks: Marks::default(),
+            entries: Vec::new(),
+            by_path: HashMap::new(),
+            planned_us: HashMap::new(),
+        }
     }
 
     /// Reads again what is there now, if anything was committed since.
@@ -198,8 +207,7 @@ impl Ledger {
 
     /// When a batch was planned, in microseconds since the epoch.
     pub fn planned_at_us(&self, batch: i64) -> Option<i64> {
-        let planned = |entry: &&Entry| entry.batch == Some(batch) && entry.status == Status::Planned;
-        self.entries.iter().find(planned).map(|entry| entry.recorded_us)
+        self.planned_us.get(&batch).copied()
     }
 
     /// True when other content was taken, or is about to be, under the path of `file`.
@@ -242,6 +250,14 @@ impl Ledger {
         let void = self.void_upto(file);
         let counts = move |entry: &&Entry| void.is_none_or(|void| entry.batch.is_some_and(|batch| batch > void));
         self.entries_of(&file.path).filter(|entry| entry.file.is_same(file)).filter(counts)
+    }
+
+    fn put(&mut self, entry: Entry) {
+        if let (Some(batch), Status::Planned | Status::Replay) = (entry.batch, entry.status) {
+            self.planned_us.entry(batch).or_insert(entry.recorded_us);
+        }
+        self.by_path.entry(entry.file.path.clone()).or_default().push(self.entries.len());
+        self.entries.push(entry);
     }
 
     fn entries_of(&self, path: &str) -> impl Iterator<Item = &Entry> {

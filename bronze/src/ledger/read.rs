@@ -30,11 +30,10 @@ impl Ledger {
         batches.iter().try_for_each(|batch| add(&mut entries, batch))?;
         // Files of a table are read in any order; batches and files inside them have the order of their planning.
         entries.sort_by_key(|entry: &Entry| entry.batch);
+        self.entries.clear();
         self.by_path.clear();
-        for (index, entry) in entries.iter().enumerate() {
-            self.by_path.entry(entry.file.path.clone()).or_default().push(index);
-        }
-        self.entries = entries;
+        self.planned_us.clear();
+        entries.into_iter().for_each(|entry| self.put(entry));
         Some(())
     }
 }

@@ -177,10 +177,7 @@ impl Ledger {
     /// Takes over what was committed just now, without reading the table again.
     pub(super) fn add(&mut self, entries: Vec<Entry>, app: App, version: i64) {
         *self.marks.of(app) = version;
-        for entry in entries {
-            self.by_path.entry(entry.file.path.clone()).or_default().push(self.entries.len());
-            self.entries.push(entry);
-        }
+        entries.into_iter().for_each(|entry| self.put(entry));
     }
 }
 
