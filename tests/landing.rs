@@ -169,6 +169,8 @@ fn what_is_there_at_the_start_is_noted_once_whoever_starts() {
     for fault in [None, Some("files_failed_committed:kill"), Some("table_created:kill")] {
         let project = Project::new(&spec(", include_existing_files: false"));
         project.land("in/old.csv", b"id,v,ts\n1,old,1\n", None);
+        let early = project.bronze(&["reingest", "--files", "*.csv"], None).expect(2);
+        assert!(early.stderr.contains("the first run of bronze.s leaves the files"), "{}", early.story());
         if let Some(fault) = fault {
             project.run_with(Some(fault)).expect_killed();
         }

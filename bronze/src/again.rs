@@ -91,7 +91,8 @@ impl Again {
     /// Finds the files that a wish names, and what becomes of them. Nothing is changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`] when the landing zone or the ledger cannot be read.
+    /// [`ErrorKind::Store`] when the landing zone or the ledger cannot be read, [`ErrorKind::Spec`] when the first run of
+    /// the source is still to come and would leave the files.
     pub async fn find(lake: &Lake, landing: &Root, plan: &SourcePlan, wish: &Wish) -> Result<Self> {
         let ledger = Ledger::open(lake, plan.source()).await?;
         Self::of(lake, landing, plan, wish, &ledger).await
@@ -104,6 +105,13 @@ impl Again {
         let named = listing.files.into_iter().filter(|file| wish.files.takes(&file.path));
         let mut files: Vec<_> = named.map(|file| (outlook(&file, ledger, done, wish.taken), file)).collect();
         files.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
+        if !files.is_empty() && !plan.include_existing_files && ledger.is_new() {
+            let message = format!(
+                "the first run of {} leaves the files that are there (`include_existing_files: false`), and is still to come",
+                plan.table
+            );
+            return Err(Error::spec(message).hint("run it once, then ask for the files"));
+        }
         Ok(Self {
             table: plan.table.clone(),
             files: files.into_iter().map(|(outlook, file)| (file, outlook)).collect(),

@@ -87,9 +87,13 @@ impl Layer for Bronze {
         let landing = place.header.landing_root(&place.folder)?;
         let wish = Wish { files: Globs::new(files), taken: *taken };
         let plans = cli::chosen::<Self>(plans, source)?;
-        let (mut answers, mut wanted) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
         for plan in plans {
             let again = Again::find(&place.lake, &landing, &plan, &wish).await?;
+            found.push((plan, again));
+        }
+        let (mut answers, mut wanted) = (Vec::new(), Vec::new());
+        for (plan, again) in found {
             let again = if *dry_run { again } else { again.note(&place.lake, &landing, &plan, &wish, context).await? };
             if again.has_work() && !dry_run {
                 wanted.push(plan);
