@@ -36,12 +36,22 @@ impl Agenda {
     /// The moment at which something is due; `None` when nothing is asked for.
     pub(super) fn next(&self) -> Option<DateTime<Utc>> {
         let next = self.asked.values().min().copied()?;
-        let rested = self.resting.map(|(until, _)| until);
-        let apart = self.last_start.and_then(|start| start.checked_add_signed(delta(self.apart)));
-        [Some(next), rested, apart].into_iter().flatten().max()
+        Some(self.free(next))
     }
 
-    /// The tasks whose moment has come, for a run that starts now.
+    /// The moment from `at` on at which a run may start: apart from the last one, and rested after failures.
+    pub(super) fn free(&self, at: DateTime<Utc>) -> DateTime<Utc> {
+        let rested = self.resting.map(|(until, _)| until);
+        let apart = self.last_start.and_then(|start| start.checked_add_signed(delta(self.apart)));
+        [rested, apart].into_iter().flatten().fold(at, Ord::max)
+    }
+
+    /// A run starts now.
+    pub(super) fn started(&mut self, now: DateTime<Utc>) {
+        self.last_start = Some(now);
+    }
+
+    /// The tasks whose moment has come; the next run is for them.
     pub(super) fn take(&mut self, now: DateTime<Utc>) -> BTreeSet<TableName> {
         if self.next().is_none_or(|next| next > now) {
             return BTreeSet::new();
@@ -49,7 +59,6 @@ impl Agenda {
         let due: BTreeSet<TableName> =
             self.asked.iter().filter(|(_, at)| **at <= now).map(|(task, _)| task.clone()).collect();
         self.asked.retain(|task, _| !due.contains(task));
-        self.last_start = Some(now);
         due
     }
 
@@ -103,6 +112,10 @@ mod tests {
         let mut agenda = Agenda::new(Duration::from_secs(60));
         agenda.ask(&task("a"), at(10));
         assert_eq!(agenda.take(at(10)).len(), 1);
+        agenda.ask(&task("a"), at(11));
+        assert_eq!(agenda.take(at(11)).len(), 1, "what was due before started no run");
+        agenda.started(at(10));
+        assert_eq!((agenda.free(at(20)), agenda.free(at(80))), (at(70), at(80)));
         agenda.ask(&task("a"), at(20));
         assert_eq!((agenda.next(), agenda.take(at(69)).len(), agenda.take(at(70)).len()), (Some(at(70)), 0, 1));
     }

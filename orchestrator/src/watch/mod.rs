@@ -211,7 +211,7 @@ impl Watch<'_> {
             let every = TimeDelta::from_std(retention.clamp(CLEANING.0, CLEANING.1)).unwrap_or(TimeDelta::MAX);
             Some((*self.ran_at.get(&source.table)? + every, source.table.clone()))
         });
-        next.min()
+        next.min().map(|(at, table)| (self.agenda.free(at), table))
     }
 
     /// False for a source whose fresh files all changed again just now; it is asked for once more.
@@ -228,6 +228,7 @@ impl Watch<'_> {
         self.is_idle = false;
         self.runs += 1;
         let now = self.now();
+        self.agenda.started(now);
         self.ran_at.extend(sources.into_iter().map(|source| (source, now)));
         let (tell, heard) = mpsc::unbounded_channel();
         let mut quiet = Quiet;
