@@ -66,6 +66,7 @@ impl Default for Dialect {
 
 impl Dialect {
     /// True when a bare field is null.
+    #[inline]
     pub(super) fn bare_is_null(&self, field: &str) -> bool {
         match field.is_empty() {
             true => self.empty_is_null != EmptyIsNull::Never || self.is_null_token(field),

@@ -64,7 +64,7 @@ impl Rows {
     }
 
     fn column(&self, index: usize, text: &str, dialect: &Dialect) -> ArrayRef {
-        let spans = || self.spans.iter().skip(index).step_by(self.width);
+        let spans = || self.spans.chunks_exact(self.width).map(|record| &record[index]);
         let bytes = spans().map(|span| (span.end - span.start) as usize).sum();
         let mut builder = StringBuilder::with_capacity(self.len(), bytes);
         for span in spans() {
@@ -123,6 +123,7 @@ impl Records {
     }
 }
 
+#[inline]
 fn append(builder: &mut StringBuilder, span: &Span, text: &str, dialect: &Dialect) {
     if is_null(span, text, dialect) {
         return builder.append_null();
@@ -140,6 +141,7 @@ fn append(builder: &mut StringBuilder, span: &Span, text: &str, dialect: &Dialec
     }
 }
 
+#[inline]
 fn is_null(span: &Span, text: &str, dialect: &Dialect) -> bool {
     match span.kind {
         Kind::Missing => true,
