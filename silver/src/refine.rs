@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use lake::accounting::Figures;
 use lake::columns::FileOrder;
 use lake::commit::{Outcome, Txn, redoing};
@@ -72,10 +73,12 @@ impl Refinement<'_> {
             self.check_source(after.unwrap_or_default(), upto).await?;
             return self.nothing(Some(&bronze), None).await;
         }
-        self.apply(&bronze, Range { after: after.unwrap_or(i64::MIN), upto }).await
+        let held = table.map(|table| table.schema());
+        self.apply(&bronze, Range { after: after.unwrap_or(i64::MIN), upto }, held).await
     }
 
-    async fn apply(&self, bronze: &Table, range: Range) -> Result<TaskReport> {
+    /// `held` are the columns of the table, when there is one.
+    async fn apply(&self, bronze: &Table, range: Range, held: Option<SchemaRef>) -> Result<TaskReport> {
         let session = self.lake.session()?;
         let landed = count(bronze, range, &session).await?;
         if landed == 0 {
@@ -117,7 +120,11 @@ impl Refinement<'_> {
         writer.commit(&before, range.upto, point).await?;
         tombstones.remember(&probed, vec![side_txn], &self.ctx.run).await?;
         let outcome = self.commit(&upsert, &mut table, &probed, Txn::new(self.app(), range.upto)).await?;
-        Ok(self.report(bronze, &decoder, outcome, figures, &tally.warned))
+        let mut report = self.report(bronze, &decoder, outcome, figures, &tally.warned);
+        let joined =
+            decoder.joined().iter().filter(|name| held.as_ref().is_some_and(|held| held.index_of(name).is_err()));
+        report.notes.extend(joined.map(|name| format!("column `{name}` joined: rows applied before stay null in it")));
+        Ok(report)
     }
 
     /// The last change of each key, how many others there were, and what became of the records that are no change.
