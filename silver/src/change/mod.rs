@@ -95,7 +95,8 @@ impl Decoder {
         let view = View::new(&plan, bronze)?;
         let resolved = Resolved::new(&plan, &view)?;
         let operation = OperationReader::new(&plan, bronze, &view, session)?;
-        let notes = absent_operation(&operation, &plan, bronze)?.into_iter().collect();
+        let mut notes: Vec<String> = absent_operation(&operation, &plan, bronze)?.into_iter().collect();
+        notes.extend(absent_sequence(&resolved, &plan));
         let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
         let order = [
             Field::new(DELETE, DataType::Boolean, false),
@@ -414,6 +415,19 @@ impl Decoder {
         };
         paths.as_string::<i32>().iter().map(|path| path.map(rank)).collect()
     }
+}
+
+/// What to say when nothing of a preset's sequence is there.
+fn absent_sequence(resolved: &Resolved, plan: &TablePlan) -> Option<String> {
+    let parts = resolved.sequence();
+    let names: Vec<String> = parts.iter().map(|part| format!("`{}`", part.column.name)).collect();
+    (!parts.is_empty() && !parts.iter().any(|part| part.column.is_there())).then(|| {
+        let source = lake::TableName::bronze(&plan.source);
+        format!(
+            "{} is not in {source}: arrival alone orders the changes; say what does in `sequence_by`",
+            names.join(", ")
+        )
+    })
 }
 
 /// What to say when the column of the operation is not there. Only files of a preset's own may lack it.

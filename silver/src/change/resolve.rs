@@ -57,6 +57,11 @@ impl ColumnSource {
         }
     }
 
+    /// Whether the records have it.
+    pub(super) fn is_there(&self) -> bool {
+        self.position.is_some()
+    }
+
     /// Values as the source writes them in the type of the column.
     pub(super) fn cast(&self, values: &ArrayRef) -> Cast {
         self.written.cast(values, self.kind, Rules { zone: self.zone })
