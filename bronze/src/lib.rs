@@ -12,8 +12,8 @@ mod clean;
 pub mod decode;
 pub mod discover;
 pub mod evolve;
-#[doc(hidden)]
-pub mod fuzzing;
+#[cfg(test)]
+mod fuzzing;
 pub mod ledger;
 pub mod plan;
 mod progress;

@@ -12,6 +12,7 @@ use lake::{Lake, Result, Table, TableName};
 
 use crate::discover::FoundFile;
 
+#[cfg(test)]
 pub(crate) mod fuzzing;
 mod read;
 mod replay;
