@@ -54,6 +54,18 @@ fn landed(project: &Project) -> Vec<String> {
     files_below(&root).iter().map(name).collect()
 }
 
+/// Waits for something that must come to pass, up to a minute.
+fn until(what: &str, mut passed: impl FnMut() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    for _ in 0..6_000 {
+        if passed() {
+            return;
+        }
+        runtime.block_on(lake::Clock::system().sleep(std::time::Duration::from_millis(10)));
+    }
+    panic!("{what}: not within a minute");
+}
+
 #[test]
 fn a_refused_file_is_taken_once_more_when_it_is_asked_for() {
     let project = Project::new(&spec(", duplicate_columns: fail"));
@@ -250,4 +262,33 @@ fn a_report_covers_all_attempts_of_a_run() {
     let summary = summary_of(&outcome);
     let task = summary.task("bronze.s");
     assert_eq!((task.attempts, task.files, task.appended), (2, 3, 3), "{}", outcome.story());
+}
+
+#[test]
+fn a_file_that_goes_while_a_run_works_ends_no_run_and_stops_no_other() {
+    for content in [None, Some("id,v,ts\n2,new content,1\n")] {
+        let spec = spec(", max_files_per_batch: 1");
+        let project = Project::new(spec.split("silver:").next().expect("the part before silver"));
+        let large: String = (10..300_000).map(|id| format!("{id},a value of some length,1\n")).collect();
+        project.land("in/a.csv", format!("id,v,ts\n{large}").as_bytes(), None);
+        project.land("in/b.csv", b"id,v,ts\n2,b,1\n", None);
+        project.land("in/c.csv", b"id,v,ts\n3,c,1\n", None);
+        let mut run = project.start_run().into_child();
+        // The first batch is planned from a listing that has all three; reading it takes a while.
+        let planned = project.path().join("lakehouse/_state/files/s/_delta_log/00000000000000000001.json");
+        until("the first batch is planned", || planned.exists());
+        let path = project.landing().join("in/b.csv");
+        match content {
+            None => fs::remove_file(&path).expect("removed"),
+            Some(content) => fs::write(&path, content).expect("written"),
+        }
+        until("the run ends", || run.try_wait().expect("a child").is_some());
+        let of = |file: &str| {
+            let sql = format!("SELECT _file_path FROM bronze.s WHERE _file_path = 'in/{file}' LIMIT 3");
+            project.query(&sql).len()
+        };
+        assert_eq!((of("a.csv"), of("c.csv")), (3, 1));
+        project.bronze(&["run"], None).expect(0);
+        assert_eq!(of("b.csv"), usize::from(content.is_some()), "the new content is a new arrival");
+    }
 }

@@ -103,9 +103,16 @@ async fn take(
         }
         let again: Vec<String> =
             next.iter().filter(|file| ledger.is_overwritten_by(file)).map(|file| file.path.clone()).collect();
+        let count = next.len();
         if ledger.plan(done.max(ledger.planned()) + 1, next, &ctx.run).await? {
             progress.overwritten(&again);
+            // Once per listing: what is gone or has changed by the time it is read is for the next run.
+            waiting.drain(..count);
         }
+    }
+    if !found.ready.is_empty() {
+        target.refresh().await?;
+        catch_up(work, target, ledger, progress).await?;
     }
     Ok(())
 }
