@@ -32,6 +32,7 @@ peer, form, source, target = sys.argv[1:5]
 module = __import__(peer)
 
 def duckdb():
+    module.execute("SET enable_progress_bar = false")
     reader = {"csv": f"read_csv('{source}', all_varchar=true)", "json": f"read_json('{source}')",
               "parquet": f"read_parquet('{source}')"}[form]
     module.execute(f"COPY (SELECT * FROM {reader}) TO '{target}' (FORMAT parquet, COMPRESSION snappy)")
