@@ -12,8 +12,8 @@ mod clean;
 pub mod decode;
 pub mod discover;
 pub mod evolve;
-#[cfg(test)]
-mod fuzzing;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod ledger;
 pub mod plan;
 mod progress;

@@ -187,7 +187,7 @@ impl<'a> Decoding<'a> {
             number,
             ingested_us: work.lake.clock().now_micros(),
             evolution: Evolution::with_rules(&table.schema(), &work.plan.schema),
-            writer: TableWriter::new(&table),
+            writer: TableWriter::new(&table).of_raw_text(),
             table,
             quarantine: QuarantineWriter::new(work.lake, work.plan.source(), &work.ctx.run),
             refused: Places::default(),

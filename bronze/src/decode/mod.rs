@@ -178,7 +178,7 @@ pub fn text_decoder(
 }
 
 /// A decoder for a file of plain UTF-8 that reads `block_bytes` at a time.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn text_decoder_by(
     block_bytes: u64,
     format: &TextFormat,

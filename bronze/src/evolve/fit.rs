@@ -11,7 +11,7 @@ use lake::{Error, Result};
 
 use super::Rescued;
 
-/// A column in the type of the table's; values that the change would harm are rescued. Text becomes typed by its
+/// A column in the type of the table's; values that the change would harm, or give another meaning, are rescued. Text becomes typed by its
 /// meaning where the spec names the type (`hinted`, with the zone of text timestamps), and elsewhere only when the type
 /// would write it like that.
 ///
@@ -23,6 +23,10 @@ pub(super) fn fit(column: &ArrayRef, field: &Field, hinted: Option<Tz>, rescued:
         return Ok(ArrayRef::clone(column));
     }
     let is_text = column.data_type() == &DataType::Utf8;
+    if hinted.is_none() && !joins(column.data_type(), target) {
+        rescue(column, field.name(), rescued)?;
+        return Ok(new_null_array(target, column.len()));
+    }
     let (fitted, harmed) = match ColumnType::of(target) {
         Some(kind) if !is_text || hinted.is_some() => {
             let Cast { array, bad } = cast(column, kind, Rules { zone: hinted.unwrap_or(Tz::UTC) });
@@ -45,6 +49,13 @@ pub(super) fn rescue(column: &ArrayRef, name: &str, rescued: &mut Rescued) -> Re
         add_value(column, row, name, rescued)?;
     }
     Ok(())
+}
+
+/// Whether values of one type can mean the same in the other: a number is no date and no boolean, and a day is no
+/// instant. Text can be anything, and anything can be text.
+fn joins(held: &DataType, target: &DataType) -> bool {
+    let is_text = |kind: &DataType| kind == &DataType::Utf8;
+    is_text(held) || is_text(target) || (held.is_numeric() && target.is_numeric()) || held.equals_datatype(target)
 }
 
 fn add_value(column: &ArrayRef, row: usize, name: &str, rescued: &mut Rescued) -> Result<()> {

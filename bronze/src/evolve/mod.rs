@@ -100,8 +100,9 @@ impl Evolution {
 
     /// What is worth a note of a file whose rows were placed.
     pub fn note(&self, file: &FileColumns) -> Option<FileNote> {
-        let gone =
-            self.fields.iter().zip(&file.seen).filter(|(_, seen)| !**seen).map(|(field, _)| field.name().clone());
+        // A column that the spec names is there whether files have it or not.
+        let gone = self.fields.iter().zip(&file.seen).filter(|(field, seen)| !**seen && !self.is_hinted(field));
+        let gone = gone.map(|(field, _)| field.name().clone());
         FileNote::of(self.closed.then_some(self.rules.mode), gone.collect(), file.new.clone())
     }
 
@@ -122,8 +123,8 @@ impl Evolution {
             let Some(index) = self.column_of(file, field, column, rescued)? else { continue };
             placed.resize(self.fields.len(), None);
             let target = &self.fields[index];
-            let hinted = self.hinted.contains_key(&folded(target.name()));
-            placed[index] = Some(fit(column, target, hinted.then_some(self.rules.zone), rescued)?);
+            let hinted = self.is_hinted(target).then_some(self.rules.zone);
+            placed[index] = Some(fit(column, target, hinted, rescued)?);
         }
         let rows = batch.num_rows();
         let absent = |field: &FieldRef| new_null_array(field.data_type(), rows);
@@ -164,6 +165,10 @@ impl Evolution {
             SchemaEvolutionMode::AddNewColumns | SchemaEvolutionMode::None => {}
         }
         Ok(None)
+    }
+
+    fn is_hinted(&self, field: &Field) -> bool {
+        self.hinted.contains_key(&folded(field.name()))
     }
 
     fn add(&mut self, field: FieldRef) -> usize {

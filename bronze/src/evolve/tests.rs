@@ -1,7 +1,7 @@
 //! How columns of files meet those of a table.
 
-use arrow::array::{Array, Date32Array, Decimal128Array, Float64Array, Int64Array, StringArray};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, StringArray};
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
 
 use super::*;
@@ -67,6 +67,24 @@ fn a_value_of_another_type_joins_when_it_survives() {
         &["\\N"],
         &[Some("{\"c\":\"9007199254740993\"}")],
     );
+}
+
+#[test]
+fn a_value_of_another_kind_is_rescued() {
+    let instant = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let (number, flag): (ArrayRef, ArrayRef) =
+        (Arc::new(Int64Array::from(vec![5])), Arc::new(BooleanArray::from(vec![true])));
+    let day: ArrayRef = Arc::new(Date32Array::from(vec![19844]));
+    for (column, target, text) in [
+        (&number, instant(), "5"),
+        (&number, DataType::Date32, "5"),
+        (&number, DataType::Boolean, "5"),
+        (&flag, DataType::Int64, "true"),
+        (&day, DataType::Int64, "2024-05-01"),
+        (&day, instant(), "2024-05-01"),
+    ] {
+        check(Arc::clone(column), target, &["\\N"], &[Some(&format!("{{\"c\":\"{text}\"}}"))]);
+    }
 }
 
 #[test]
@@ -212,6 +230,16 @@ fn a_column_that_vanishes_while_another_appears_is_probably_renamed() {
     let note = note(["id", "status"]).expect("a note");
     assert!(note.is_rename());
     assert_eq!(note.to_string(), "`state` gone and `status` new: probably renamed");
+}
+
+#[test]
+fn a_hinted_column_that_no_file_has_is_not_renamed() {
+    let hints = vec![hint("amount", "bigint")];
+    let mut evolution = Evolution::with_rules(&table(), &rules(SchemaEvolutionMode::AddNewColumns, hints));
+    let mut file = evolution.begin_file();
+    let rows = batch(vec![("id", texts(&[Some("1")])), ("coupon", texts(&[Some("X")]))]);
+    evolution.place(&mut file, &rows, &mut None).expect("columns");
+    assert_eq!(evolution.note(&file), None);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{Entry, Ledger, Status};
 use crate::discover::FoundFile;
 
 /// Four bytes make an entry: the path, the content, what is said of it, the batch.
-pub(crate) fn ledger(data: &[u8]) {
+pub fn ledger(data: &[u8]) {
     let entries: Vec<Entry> = data.chunks_exact(4).enumerate().map(|(at, bytes)| entry(at, bytes)).collect();
     let Ok(root) = Root::open(".", Path::new(".")) else { return };
     let lake = Lake::new(root, Clock::system(), Engine::default());

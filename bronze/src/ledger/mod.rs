@@ -12,7 +12,7 @@ use lake::{Lake, Result, Table, TableName};
 
 use crate::discover::FoundFile;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod read;
 mod replay;

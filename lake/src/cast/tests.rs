@@ -158,3 +158,22 @@ fn a_decimal_becomes_a_double_only_with_all_its_digits() {
     assert_eq!(doubles, [Some(1.1), None, Some(-0.05), Some(0.0)]);
     assert_eq!(bad.len(), 1);
 }
+
+#[test]
+fn a_number_is_no_date_and_no_timestamp() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
+    let Cast { array, bad } = cast(&numbers, ColumnType::Timestamp, UTC);
+    assert_eq!((array.data_type(), array.null_count()), (&ColumnType::Timestamp.arrow(), 2));
+    assert_eq!(
+        bad,
+        [(0, "bigint `5` does not fit timestamp exactly: a count is `timestamp_ms` or `timestamp_us`".to_owned())]
+    );
+    let Cast { bad, .. } = cast(&numbers, ColumnType::Date, UTC);
+    assert_eq!(bad, [(0, "bigint `5` does not fit date exactly: a count of days is `date_days`".to_owned())]);
+    let days: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![19_844]));
+    let Cast { bad, .. } = cast(&days, ColumnType::Bigint, UTC);
+    assert_eq!(bad, [(0, "date `2024-05-01` does not fit bigint exactly".to_owned())]);
+    let flags: ArrayRef = Arc::new(Int64Array::from(vec![1, 0, 2]));
+    let Cast { bad, .. } = cast(&flags, ColumnType::Boolean, UTC);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2], "0 and 1 are how many sources write them");
+}

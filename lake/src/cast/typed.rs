@@ -1,4 +1,5 @@
-//! A column of a typed source into another type: only where every value survives the way there and back.
+//! A column of a typed source into another type: only where every value survives the way there and back, and never by
+//! the count behind a date or a timestamp (days, microseconds), which the source's own number need not mean.
 
 use std::sync::Arc;
 
@@ -19,13 +20,16 @@ pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
     match (column.data_type(), kind) {
         (DataType::Float64, ColumnType::Decimal(precision, scale)) => return to_decimal(column, precision, scale),
         (DataType::Decimal128(_, scale), ColumnType::Double) if *scale >= 0 => return to_double(column),
+        (held, _) if (held.is_numeric() && wanted.is_temporal()) || (held.is_temporal() && wanted.is_numeric()) => {
+            return refuse_all(column, &wanted, |row| another_kind(column, row, &wanted));
+        }
         _ => {}
     }
     let lenient = CastOptions { safe: true, ..CastOptions::default() };
     let there = cast_with_options(column, &wanted, &lenient);
     let back = there.as_ref().ok().and_then(|there| cast_with_options(there, column.data_type(), &lenient).ok());
     let (Ok(there), Some(back)) = (there, back) else {
-        return refuse_all(column, &wanted);
+        return refuse_all(column, &wanted, |row| misfit(column, row, &wanted));
     };
     // Text says all that a value is; a text of a text type is the value itself.
     let same = not_distinct(&back, column);
@@ -66,9 +70,18 @@ fn named(column: &ArrayRef, array: ArrayRef, wanted: &DataType) -> Cast {
     Cast { array, bad }
 }
 
-fn refuse_all(column: &ArrayRef, wanted: &DataType) -> Cast {
-    let bad = (0..column.len()).filter(|row| column.is_valid(*row)).map(|row| (row, misfit(column, row, wanted)));
+fn refuse_all(column: &ArrayRef, wanted: &DataType, reason: impl Fn(usize) -> String) -> Cast {
+    let bad = (0..column.len()).filter(|row| column.is_valid(*row)).map(|row| (row, reason(row)));
     Cast { array: new_null_array(wanted, column.len()), bad: bad.collect() }
+}
+
+fn another_kind(column: &ArrayRef, row: usize, wanted: &DataType) -> String {
+    let misfit = misfit(column, row, wanted);
+    match wanted {
+        DataType::Date32 => format!("{misfit}: a count of days is `date_days`"),
+        DataType::Timestamp(..) => format!("{misfit}: a count is `timestamp_ms` or `timestamp_us`"),
+        _ => misfit,
+    }
 }
 
 fn misfit(column: &ArrayRef, row: usize, wanted: &DataType) -> String {

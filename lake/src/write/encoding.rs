@@ -15,8 +15,11 @@ use std::collections::HashSet;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
 use parquet::basic::{Compression, Encoding};
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
+
+use super::Statistics;
+use crate::columns;
 
 /// Rows looked at, at most.
 const SAMPLE_ROWS: usize = 4096;
@@ -43,12 +46,19 @@ struct Choice {
 }
 
 /// The properties of a data file that begins with these rows.
-pub(super) fn properties(first: &RecordBatch) -> WriterProperties {
-    let builder = WriterProperties::builder()
+pub(super) fn properties(first: &RecordBatch, statistics: Statistics) -> WriterProperties {
+    let mut builder = WriterProperties::builder()
         .set_created_by(concat!("medallion ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY);
-    let columns = first.schema_ref().fields().iter().zip(first.columns());
-    columns.fold(builder, |builder, (field, column)| apply(builder, field.name(), choice(column))).build()
+    for (field, column) in first.schema_ref().fields().iter().zip(first.columns()) {
+        builder = apply(builder, field.name(), choice(column));
+        let is_raw_text = field.data_type() == &DataType::Utf8 && !columns::is_technical(field.name());
+        if statistics == Statistics::NoRawText && is_raw_text {
+            let column = ColumnPath::new(vec![field.name().clone()]);
+            builder = builder.set_column_statistics_enabled(column, EnabledStatistics::None);
+        }
+    }
+    builder.build()
 }
 
 fn apply(mut builder: WriterPropertiesBuilder, name: &str, choice: Choice) -> WriterPropertiesBuilder {
@@ -169,8 +179,26 @@ mod tests {
     }
 
     #[test]
+    fn raw_text_has_no_statistics() {
+        let column = |name: &str| ColumnPath::new(vec![name.to_owned()]);
+        let paths: ArrayRef = Arc::new(StringArray::from(vec!["a.csv"; 2_000]));
+        let mut columns = vec![(columns::FILE_PATH, paths)];
+        let batch = batch();
+        columns.push(("id", Arc::clone(batch.column_by_name("id").expect("a column"))));
+        columns.push(("rising", Arc::clone(batch.column_by_name("rising").expect("a column"))));
+        let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+        let raw = properties(&batch, Statistics::NoRawText);
+        assert_eq!(raw.statistics_enabled(&column("id")), EnabledStatistics::None);
+        for name in ["rising", columns::FILE_PATH] {
+            assert_eq!(raw.statistics_enabled(&column(name)), EnabledStatistics::Page, "{name}");
+        }
+        let all = properties(&batch, Statistics::All);
+        assert_eq!(all.statistics_enabled(&column("id")), EnabledStatistics::Page);
+    }
+
+    #[test]
     fn values_come_back_whatever_the_first_rows_were() {
-        let (batch, properties) = (batch(), properties(&batch()));
+        let (batch, properties) = (batch(), properties(&batch(), Statistics::All));
         let turned = RecordBatch::try_new(batch.schema(), {
             let mut columns = batch.columns().to_vec();
             columns.swap(0, 1);

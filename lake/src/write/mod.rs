@@ -59,12 +59,20 @@ impl Written {
     }
 }
 
+/// Which columns have statistics in a data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statistics {
+    All,
+    NoRawText,
+}
+
 /// Encodes batches into files of one table, one encoder; several writers may work on one table side by side.
 pub struct TableWriter {
     table: Table,
     schema: SchemaRef,
     /// `None` for those of the table.
     partition_by: Option<Vec<String>>,
+    statistics: Statistics,
     grown: bool,
     current: Option<DeltaWriter>,
     done: Vec<Add>,
@@ -80,7 +88,8 @@ impl TableWriter {
     /// A writer of files with other columns than the table has at present; the commit must bring its schema along.
     pub fn with_schema(table: &Table, schema: SchemaRef) -> Self {
         let table = table.clone();
-        Self { table, schema, partition_by: None, grown: false, current: None, done: Vec::new(), rows: 0 }
+        let (done, statistics) = (Vec::new(), Statistics::All);
+        Self { table, schema, partition_by: None, statistics, grown: false, current: None, done, rows: 0 }
     }
 
     /// A writer of files for what the table will be: the commit must bring the definition along, with
@@ -88,6 +97,13 @@ impl TableWriter {
     pub fn redefined(table: &Table, definition: &Definition) -> Self {
         let writer = Self::with_schema(table, Arc::clone(&definition.schema));
         Self { partition_by: Some(definition.partition_by.clone()), ..writer }
+    }
+
+    /// Leaves the text of data columns without statistics. What a source wrote is kept as text whatever it means, so
+    /// its least and greatest say little (`9` is after `10`) and cost a comparison of every value.
+    #[must_use]
+    pub fn of_raw_text(self) -> Self {
+        Self { statistics: Statistics::NoRawText, ..self }
     }
 
     /// Writes a batch. Columns are matched by name; those that the batch lacks are null, those that are new join the
@@ -157,7 +173,7 @@ impl TableWriter {
         let config = WriterConfig::new(
             Arc::clone(&self.schema),
             partition_by,
-            Some(encoding::properties(first)),
+            Some(encoding::properties(first, self.statistics)),
             NonZeroU64::new(FILE_SIZE_BYTES),
             Some(ENCODE_ROWS),
             indexed,

@@ -51,7 +51,7 @@ pub(super) async fn join(pass: &Reading, lanes: JoinSet<Result<Written>>) -> Wri
 }
 
 async fn lane(pass: Arc<Reading>, queue: Queue) -> Result<Written> {
-    let mut writer = TableWriter::new(&pass.job.table);
+    let mut writer = TableWriter::new(&pass.job.table).of_raw_text();
     match fill(&pass, &queue, &mut writer).await {
         Ok(()) if pass.is_spoiled() || pass.is_over() => {
             writer.abort().await;
