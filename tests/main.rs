@@ -23,4 +23,5 @@ mod layout;
 mod quarantine;
 mod sample;
 mod snapshots;
+mod upkeep;
 mod watch;

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::commit;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::location::Root;
-use crate::names::TableName;
+use crate::names::{Layer, TableName};
 use crate::session::{Engine, Session};
 use crate::table::{Definition, Table};
 
@@ -112,6 +112,22 @@ impl Lake {
             (None, Err(error)) => Err(error.context(format!("creating table {name}"))),
             (None, Ok(())) => Err(Error::internal(format!("table {name} was created and is not there"))),
         }
+    }
+
+    /// The tables that there are, by layer and name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when a folder cannot be listed.
+    pub async fn tables(&self) -> Result<Vec<TableName>> {
+        let mut found = Vec::new();
+        for layer in Layer::ALL {
+            let listed = self.0.root.store().list_with_delimiter(Some(&layer.folder().into())).await?;
+            let folders = listed.common_prefixes.iter().filter_map(|folder| folder.filename());
+            found.extend(folders.map(|name| TableName::new(layer, name)));
+        }
+        // Folders of layers lie beside the tables of another one.
+        found.retain(|name| !Layer::ALL.iter().any(|layer| layer.folder() == name.folder()));
+        Ok(found)
     }
 
     fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {

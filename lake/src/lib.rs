@@ -26,6 +26,7 @@ pub mod spec;
 pub mod stage;
 pub mod table;
 pub mod upsert;
+pub mod vacuum;
 pub mod write;
 
 pub use clock::Clock;

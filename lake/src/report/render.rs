@@ -215,3 +215,16 @@ pub fn duration(elapsed: Duration) -> String {
         _ => format!("{}h {:02}m", whole / 3_600, whole % 3_600 / 60),
     }
 }
+
+/// Bytes as a person reads them: `812 B`, `12.4 KiB`.
+pub fn size(bytes: u64) -> String {
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
+    let (mut whole, mut rest, mut unit) = (bytes, 0, units.next().unwrap_or_default());
+    for next in units {
+        if whole < 1_024 {
+            break;
+        }
+        (rest, whole, unit) = (whole % 1_024, whole / 1_024, next);
+    }
+    if unit == "B" { format!("{whole} B") } else { format!("{whole}.{} {unit}", rest * 10 / 1_024) }
+}

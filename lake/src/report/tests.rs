@@ -149,3 +149,10 @@ fn lengths_of_time_are_short() {
     assert_eq!(thousands(1_234_567), "1,234,567");
     assert_eq!(counted(1, "task"), "1 task");
 }
+
+#[test]
+fn sizes_are_short() {
+    assert_eq!(size(812), "812 B");
+    assert_eq!(size(12_700), "12.4 KiB");
+    assert_eq!(size(5 << 30), "5.0 GiB");
+}

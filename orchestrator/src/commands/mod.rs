@@ -7,6 +7,7 @@ mod query;
 mod run;
 mod runs;
 mod sample;
+mod table;
 mod validate;
 mod watch;
 
@@ -54,6 +55,7 @@ enum Command {
     Query(query::Args),
     Quarantine(quarantine::Args),
     Runs(runs::Args),
+    Table(table::Args),
     Sample(sample::Args),
 }
 
@@ -89,6 +91,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Query(args) => query::run(&project()?, args, clock, printer).await,
         Command::Quarantine(args) => quarantine::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
+        Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bronze::SourcePlan;
 use bronze::discover::FoundFile;
-use lake::report::counted;
 use lake::report::grid::{Align, Grid};
+use lake::report::{counted, size};
 use lake::{Lake, Result, TableName};
 use serde_json::{Value, json};
 use silver::TablePlan;
@@ -203,29 +203,9 @@ impl Forecast {
     }
 }
 
-/// Bytes as a person reads them: `812 B`, `12.4 KiB`.
-fn size(bytes: u64) -> String {
-    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
-    let (mut whole, mut rest, mut unit) = (bytes, 0, units.next().unwrap_or_default());
-    for next in units {
-        if whole < 1_024 {
-            break;
-        }
-        (rest, whole, unit) = (whole % 1_024, whole / 1_024, next);
-    }
-    if unit == "B" { format!("{whole} B") } else { format!("{whole}.{} {unit}", rest * 10 / 1_024) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_short() {
-        assert_eq!(size(812), "812 B");
-        assert_eq!(size(12_700), "12.4 KiB");
-        assert_eq!(size(5 << 30), "5.0 GiB");
-    }
 
     #[test]
     fn the_outlook_names_waiting_files() {

@@ -161,14 +161,7 @@ fn table_name(reference: &TableReference) -> Option<TableName> {
 
 /// The tables that are there, as `layer.name`.
 async fn existing(lake: &Lake) -> Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
-    for layer in Layer::ALL {
-        let prefix = layer.as_str().into();
-        let listed = lake.root().store().list_with_delimiter(Some(&prefix)).await?;
-        let names = listed.common_prefixes.iter().filter_map(|folder| folder.filename());
-        found.extend(names.map(|name| format!("{layer}.{name}", layer = layer.as_str())));
-    }
-    Ok(found)
+    Ok(lake.tables().await?.iter().map(TableName::to_string).collect())
 }
 
 fn no_table(name: &str, planned: &[String], existing: &BTreeSet<String>) -> Error {

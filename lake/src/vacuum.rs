@@ -1,0 +1,183 @@
+//! Files in a table's folder that nothing needs any more: those that no version inside the retention has, and what
+//! killed writers left.
+//!
+//! Which files of the log are free, the library's own full scan says. It does not see the unfinished files of a local
+//! store (`part-….parquet#1`, of which no listing tells), so folders of this machine are looked through as well. No
+//! commit is made: the versions of a table are its users', and what went is gone whether the log says so or not.
+
+use std::collections::HashMap;
+use std::fs::{DirEntry, read_dir};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use deltalake::operations::vacuum::VacuumMode;
+use deltalake::table::config::TablePropertiesExt;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::clock::Clock;
+use crate::error::{Context, Error, Result};
+use crate::lakehouse::Lake;
+use crate::table::Table;
+
+/// Files that are removed at a time.
+const REMOVED_AT_ONCE: usize = 16;
+
+/// A file that nothing needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    /// Its path below the table's folder.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Whether a writer never finished it: no store lists it.
+    pub unfinished: bool,
+}
+
+/// The files of a table that nothing has needed for `retain`; `None` is what the table says in
+/// `delta.deletedFileRetentionDuration`, or else 7 days. Sorted by path.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when log or folder cannot be read.
+pub async fn leftovers(lake: &Lake, table: &Table, retain: Option<Duration>) -> Result<Vec<Leftover>> {
+    let listed = listed(table).await?;
+    let retain = match retain {
+        Some(retain) => retain,
+        None => table.delta().snapshot()?.table_config().deleted_file_retention_duration(),
+    };
+    let plan = table
+        .delta()
+        .clone()
+        .vacuum()
+        .with_mode(VacuumMode::Full)
+        .with_clock(Arc::new(lake.clock().clone()))
+        .with_retention_period(chrono::Duration::from_std(retain).unwrap_or(chrono::Duration::MAX))
+        .with_enforce_retention_duration(false)
+        .with_dry_run(true);
+    let (_, free) = plan.await.context(|| format!("looking for files that {} does not need", table.name()))?;
+    // A file that went earlier is still named by the log for a while.
+    let there = free.files_deleted.into_iter().filter_map(|path| {
+        let bytes = *listed.get(&path)?;
+        Some(Leftover { path, bytes, unfinished: false })
+    });
+    let mut leftovers: Vec<Leftover> = there.collect();
+    if let Some(folder) = lake.root().local_path() {
+        let folder = folder.join(table.name().folder());
+        let before = SystemTime::UNIX_EPOCH
+            + Duration::from_micros(u64::try_from(lake.clock().now_micros()).unwrap_or(0)).saturating_sub(retain);
+        let found = tokio::task::spawn_blocking(move || unfinished(&folder, before)).await;
+        leftovers.extend(found.map_err(|error| Error::internal("a listing ended early").with_source(error))??);
+    }
+    leftovers.sort();
+    leftovers.dedup();
+    Ok(leftovers)
+}
+
+impl deltalake::operations::vacuum::Clock for Clock {
+    fn current_timestamp_millis(&self) -> i64 {
+        self.now().timestamp_millis()
+    }
+}
+
+/// Removes files of a table. One that is gone already is no error.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the store refuses; what was removed until then is gone.
+pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
+    let store = table.delta().object_store();
+    let failed = |path: &str| format!("removing `{path}` of {}", table.name());
+    let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = leftovers.iter().partition(|file| file.unfinished);
+    futures::stream::iter(listed)
+        .map(|file| {
+            let store = &store;
+            async move {
+                let path = StorePath::parse(&file.path).map_err(object_store::Error::from);
+                match store.delete(&path.context(|| failed(&file.path))?).await {
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                    Err(error) => Err(Error::from(error)).context(|| failed(&file.path)),
+                }
+            }
+        })
+        .buffer_unordered(REMOVED_AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    let Some(folder) = lake.root().local_path() else { return Ok(()) };
+    for file in unfinished {
+        match std::fs::remove_file(folder.join(table.name().folder()).join(&file.path)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::from(error)).context(|| failed(&file.path)),
+        }
+    }
+    Ok(())
+}
+
+/// The files of a table's folder that the store lists, with their sizes.
+async fn listed(table: &Table) -> Result<HashMap<String, u64>> {
+    let store = table.delta().object_store();
+    let files = store.list(None).map_ok(|file| (file.location.to_string(), file.size));
+    files.try_collect().await.context(|| format!("listing the files of {}", table.name()))
+}
+
+/// The files below a folder that a local store has begun and not finished, untouched since `before`.
+fn unfinished(folder: &Path, before: SystemTime) -> Result<Vec<Leftover>> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
+    let failed = |folder: &Path| format!("listing `{}`", folder.display());
+    while let Some(next) = folders.pop() {
+        for entry in read_dir(&next).context(|| failed(&next))? {
+            let entry = entry.context(|| failed(&next))?;
+            match entry.file_type().context(|| failed(&next))? {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() && is_unfinished(&entry) => found.extend(old(&entry, folder, before)),
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// True for `name#3`, as object_store's local store calls a file until it is whole.
+fn is_unfinished(entry: &DirEntry) -> bool {
+    let name = entry.file_name();
+    let number = name.to_str().and_then(|name| Some(name.rsplit_once('#')?.1));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The file when nobody has written to it since `before`; `None` also when it is gone by now.
+fn old(entry: &DirEntry, folder: &Path, before: SystemTime) -> Option<Leftover> {
+    let about = entry.metadata().ok()?;
+    let path = entry.path();
+    let path = path.strip_prefix(folder).ok()?.to_str()?.to_owned();
+    let is_old = about.modified().ok()? <= before;
+    is_old.then_some(Leftover { path, bytes: about.len(), unfinished: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_old_unfinished_files_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, "12345").expect("a file");
+        };
+        ["a.parquet", "a.parquet#1", "day=1/b#x.parquet", "day=1/c.parquet#12", "_delta_log/7.json#1", "d#"]
+            .iter()
+            .for_each(|name| write(name));
+        let names = |before| {
+            let mut names: Vec<String> =
+                unfinished(folder.path(), before).expect("a listing").into_iter().map(|file| file.path).collect();
+            names.sort();
+            names
+        };
+        let later = SystemTime::UNIX_EPOCH + Duration::from_hours(24 * 366 * 400);
+        assert_eq!(names(later), ["_delta_log/7.json#1", "a.parquet#1", "day=1/c.parquet#12"]);
+        assert!(names(SystemTime::UNIX_EPOCH).is_empty(), "a writer may still be at work");
+    }
+}

@@ -1,0 +1,97 @@
+//! Upkeep of tables: what is removed is needed by nothing, and what is needed is not removed.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::support::project::{Project, files_below};
+
+const SPEC: &str = "
+name: upkeep
+storage: ./lakehouse
+landing: ./landing
+bronze:
+  orders_cdc: {path: ./, format: csv, settle: 0s}
+silver:
+  orders:
+    source: orders_cdc
+    cdc: plain
+    keys: [id]
+    sequence_by: [ts]
+    columns: {id: bigint not null, status: string, ts: timestamp}
+";
+const TABLES: [(&str, &[&str]); 2] =
+    [("bronze.orders_cdc", &["id", "_file_path", "_row_number"]), ("silver.orders", &["id", "status", "ts"])];
+
+fn vacuum(project: &Project, args: &[&str]) -> Value {
+    let args: Vec<&str> = ["table", "vacuum", "--output", "json"].into_iter().chain(args.iter().copied()).collect();
+    serde_json::from_str(&project.orchestrator(&args).expect(0).stdout).expect("JSON")
+}
+
+/// Moves a file's time back.
+fn age(path: &Path, days: u64) {
+    let time = SystemTime::now() - Duration::from_hours(24 * days);
+    File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("a time");
+}
+
+fn data_files(project: &Project, table: &str) -> usize {
+    let files = files_below(&project.table_folder(table));
+    files
+        .iter()
+        .filter(|file| file.to_string_lossy().contains(".parquet") && !file.to_string_lossy().contains("_delta_log"))
+        .count()
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_once_it_is_old() {
+    let project = Project::new(SPEC);
+    project.land("1.csv", b"id,status,ts\n1,new,2024-05-01T10:00:00Z\n2,new,2024-05-01T10:00:00Z\n", None);
+    project.run_with(Some("bronze_data_written:kill")).expect_killed();
+    let left = files_below(&project.table_folder("bronze.orders_cdc"));
+    let left: Vec<_> = left.into_iter().filter(|file| file.extension().is_some_and(|end| end == "parquet")).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    // As a local store names a file that a killed process was still writing.
+    let unfinished = left[0].with_extension("parquet#1");
+    fs::write(&unfinished, b"PAR1").expect("a file");
+    project.run();
+    let tables = project.content(&TABLES);
+
+    assert_eq!(vacuum(&project, &[])["tables"], serde_json::json!({}), "a writer may still be at work");
+    [&left[0], &unfinished].into_iter().for_each(|file| age(file, 8));
+    let told = vacuum(&project, &["--dry-run"]);
+    let bronze = &told["tables"]["bronze.orders_cdc"];
+    assert_eq!((bronze["files"].as_u64(), bronze["unfinished"].as_u64()), (Some(2), Some(1)), "{told}");
+    assert!(left[0].exists() && unfinished.exists(), "a dry run removes nothing");
+    assert_eq!(vacuum(&project, &["silver.orders"])["tables"], serde_json::json!({}));
+    assert_eq!(vacuum(&project, &["bronze.orders_cdc"])["tables"]["bronze.orders_cdc"]["files"], 2);
+    assert!(!left[0].exists() && !unfinished.exists());
+    assert_eq!(vacuum(&project, &[])["tables"], serde_json::json!({}));
+    assert_eq!(project.content(&TABLES), tables);
+    let recorded = project.query("SELECT details FROM state.event_log WHERE kind = 'vacuum'");
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+}
+
+#[test]
+fn versions_go_only_when_asked_twice() {
+    let project = Project::new(SPEC);
+    for (file, status) in [("1.csv", "new"), ("2.csv", "paid"), ("3.csv", "sent")] {
+        let row = format!("id,status,ts\n1,{status},2024-05-0{}T10:00:00Z\n", &file[..1]);
+        project.land(file, row.as_bytes(), None);
+        project.run();
+    }
+    let tables = project.content(&TABLES);
+    let files = data_files(&project, "silver.orders");
+    assert!(files >= 3, "{files} data files");
+    let outcome = project.orchestrator(&["table", "vacuum", "--retain", "1h"]).expect(2);
+    assert!(outcome.stderr.contains("less than 7 days") && outcome.stderr.contains("--force"), "{}", outcome.story());
+    let outcome = project.orchestrator(&["table", "vacuum", "silver.order"]).expect(2);
+    assert!(outcome.stderr.contains("did you mean `silver.orders`"), "{}", outcome.story());
+    vacuum(&project, &["--retain", "0s", "--force"]);
+    assert_eq!(data_files(&project, "silver.orders"), 1);
+    assert_eq!(project.content(&TABLES), tables);
+    project.land("4.csv", b"id,status,ts\n1,back,2024-05-04T10:00:00Z\n", None);
+    project.run();
+    assert_eq!(project.query("SELECT status FROM silver.orders")[0]["status"], "back");
+}
