@@ -45,11 +45,28 @@ impl Staged {
     }
 
     async fn write_split(frame: DataFrame, wanted: Option<&str>) -> Result<(Self, u64)> {
-        let folder = TempDir::with_prefix("lake-stage-").context(|| "making a temporary folder")?;
+        let folder = folder()?;
         let all: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
         let split = wanted.map(|wanted| Split::new(&all, wanted)).transpose()?;
         let schema = split.as_ref().map_or(all, |split| Arc::clone(&split.schema));
         let streams = frame.execute_stream_partitioned().await?;
+        Self::write_parts(folder, schema, streams, split).await
+    }
+
+    /// Puts the rows of streams of these columns aside, side by side.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn write_streams(schema: SchemaRef, streams: Vec<SendableRecordBatchStream>) -> Result<Self> {
+        Self::write_parts(folder()?, schema, streams, None).await.map(|(staged, _)| staged)
+    }
+
+    async fn write_parts(
+        folder: TempDir,
+        schema: SchemaRef,
+        streams: Vec<SendableRecordBatchStream>,
+        split: Option<Split>,
+    ) -> Result<(Self, u64)> {
         let writers = streams.into_iter().enumerate().map(|(number, stream)| {
             let path = folder.path().join(format!("part-{number:05}.parquet"));
             let (schema, split) = (Arc::clone(&schema), split.clone());
@@ -82,6 +99,10 @@ impl Staged {
         let options = ParquetReadOptions::default().schema(&self.schema);
         Ok(session.context().read_parquet(format!("{folder}/"), options).await?)
     }
+}
+
+fn folder() -> Result<TempDir> {
+    TempDir::with_prefix("lake-stage-").context(|| "making a temporary folder")
 }
 
 /// Which rows are put aside.

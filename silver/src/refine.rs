@@ -19,7 +19,7 @@ use lake::upsert::{Probed, Upsert};
 use lake::{Error, ErrorKind, Lake, Result, Table, TableName, columns, fault};
 
 use crate::change::Decoder;
-use crate::dedup::{LAST, marked};
+use crate::dedup;
 use crate::plan::TablePlan;
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 
@@ -129,8 +129,9 @@ impl Refinement<'_> {
 
     /// The last change of each key, how many others there were, and what became of the records that are no change.
     async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
-        let marked = marked(changes.frame.clone(), &self.plan.keys, sequence)?;
-        let ((last, superseded), read) = self.finished(Staged::write_where(marked, LAST).await, changes).await?;
+        let memory = self.lake.engine().memory_bytes;
+        let last = dedup::last(changes.frame.clone(), &self.plan.keys, sequence, memory).await;
+        let ((last, superseded), read) = self.finished(last, changes).await?;
         Ok((last, superseded, read))
     }
 

@@ -22,7 +22,7 @@ use lake::upsert::{Upsert, same_key};
 use lake::{Error, ErrorKind, Lake, Result, Retry, Table, TableName, columns};
 
 use crate::change::Decoder;
-use crate::dedup::{LAST, marked};
+use crate::dedup;
 use crate::plan::TablePlan;
 use crate::read::{Read, Rejects, Wanted, changes};
 use crate::refine::Refinement;
@@ -233,11 +233,9 @@ impl Replay<'_> {
         let ours = claimed.frame(&session).await?.select(keys)?.distinct()?;
         let beside = others.frame.clone().join_on(ours, JoinType::LeftSemi, on)?;
         let all = marked_as(claimed.frame(&session).await?, true)?.union(marked_as(beside, false)?)?;
-        let wanted = ident(LAST).and(ident(CLAIMED)).alias(LAST);
-        let marked = marked(all, &plan.keys, sequence)?;
-        let marked = marked.select(names.iter().map(ident).chain([wanted]).collect::<Vec<_>>())?;
-        let written = Staged::write_where(marked, LAST).await;
-        let ((last, _), _) = self.refinement.finished(written, others).await?;
+        let last = dedup::last(all, &plan.keys, sequence, lake.engine().memory_bytes).await;
+        let ((last, _), _) = self.refinement.finished(last, others).await?;
+        let (last, _) = Staged::write_where(last.frame(&session).await?, CLAIMED).await?;
         Ok(last)
     }
 }
