@@ -16,6 +16,7 @@ mod cases;
 mod commands;
 mod concurrency;
 mod crash;
+mod examples;
 mod histories;
 mod landing;
 mod layers;

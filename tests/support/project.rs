@@ -38,6 +38,13 @@ impl Project {
         project
     }
 
+    /// A copy of a project on disk: its spec and its landing zone.
+    pub(crate) fn of(folder: &Path) -> Self {
+        let project = Self::new(&fs::read_to_string(folder.join("pipelines.yaml")).expect("a spec"));
+        project.land_folder(&folder.join("landing"), Some(DateTime::UNIX_EPOCH));
+        project
+    }
+
     /// The project's folder.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
