@@ -18,6 +18,8 @@ const TOGETHER: u64 = 6;
 
 /// Columns of silver, with the history's number in front.
 const SILVER: [&str; 6] = ["history", "k1", "k2", "note", "amount", "ts"];
+/// Columns of the second silver table.
+const PAST: [&str; 7] = ["history", "k1", "k2", "note", "amount", "start_at", "end_at"];
 const GOLD: [&str; 4] = ["history", "digit", "n", "total"];
 
 #[test]
@@ -54,15 +56,20 @@ fn drive(seed: u64) {
 
 fn spec(histories: &[History]) -> String {
     let (mut bronze, mut silver, mut gold) = (String::new(), String::new(), String::new());
-    for (number, History { format, files_per_batch, .. }) in histories.iter().enumerate() {
+    for (number, History { format, files_per_batch, past, .. }) in histories.iter().enumerate() {
         bronze.push_str(&format!(
             "  h{number}: {{path: h{number}/, format: {format}, settle: 0s, max_files_per_batch: {files_per_batch}}}\n"
         ));
-        silver.push_str(&format!(
-            "  h{number}:\n    source: h{number}\n    cdc: plain\n    \
-             op: {{column: op, insert: [I], update: [U], delete: [D]}}\n    keys: [k1, k2]\n    sequence_by: [ts]\n    \
-             columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\", ts: timestamp}}\n"
-        ));
+        let table = |name: &str, columns: &str, more: &str| {
+            format!(
+                "  {name}{number}:\n    source: h{number}\n    cdc: plain\n    \
+                 op: {{column: op, insert: [I], update: [U], delete: [D]}}\n    keys: [k1, k2]\n    \
+                 sequence_by: [ts timestamp]\n    \
+                 columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}"
+            )
+        };
+        silver.push_str(&table("h", ", ts: timestamp", ""));
+        silver.push_str(&table("p", "", &format!("    {}\n", past.options())));
         gold.push_str(&format!(
             "  h{number}:\n    query: SELECT k1 % 2 AS digit, count(*) AS n, sum(amount) AS total \
              FROM silver.h{number} GROUP BY k1 % 2\n"
@@ -83,6 +90,12 @@ fn assert_folded(project: &Project, histories: &[History], run: usize) {
         .enumerate()
         .flat_map(|(number, rows)| rows.iter().map(move |row| [vec![Some(number.to_string())], row.clone()].concat()));
     compare(project, histories.len(), "silver", &SILVER, silver.collect());
+    let past: Vec<_> = histories.iter().map(|history| history.fold_past(run)).collect();
+    let past = past
+        .iter()
+        .enumerate()
+        .flat_map(|(number, rows)| rows.iter().map(move |row| [vec![Some(number.to_string())], row.clone()].concat()));
+    compare_past(project, histories, past.collect());
     let gold = folded.iter().enumerate().flat_map(|(number, rows)| totals(number, rows));
     compare(project, histories.len(), "gold", &GOLD, gold.collect());
 }
@@ -113,5 +126,22 @@ fn compare(project: &Project, histories: usize, layer: &str, columns: &[&str], e
     let texts = rows.iter().map(|row| columns.iter().map(|column| text_of(&row[*column])).collect());
     if let Some(difference) = Rows::new(columns, texts, &types).difference(&Rows::new(columns, expected, &types)) {
         panic!("{layer}: {difference}");
+    }
+}
+
+/// Compares the tables that keep more than current rows.
+fn compare_past(project: &Project, histories: &[History], expected: Vec<Vec<Option<String>>>) {
+    let select = |(number, history): (usize, &History)| {
+        let columns = history.past.columns();
+        format!("SELECT {number} AS history, k1, k2, note, amount, {columns} FROM silver.p{number}")
+    };
+    let sql = histories.iter().enumerate().map(select).collect::<Vec<_>>().join(" UNION ALL ");
+    let mut types = project.types("silver.p0");
+    types.extend(["start_at", "end_at"].map(|name| (name.to_owned(), "timestamp".to_owned())));
+    let rows = project.query(&sql);
+    let texts = rows.iter().map(|row| PAST.iter().map(|column| text_of(&row[*column])).collect());
+    if let Some(difference) = Rows::new(&PAST, texts, &types).difference(&Rows::new(&PAST, expected, &types)) {
+        let kinds: Vec<_> = histories.iter().map(|history| history.past).collect();
+        panic!("what is kept beside current rows {kinds:?}: {difference}");
     }
 }

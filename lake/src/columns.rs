@@ -1,6 +1,6 @@
 //! The technical columns: the names that are ours in every layer, and their types.
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 
 use crate::error::Result;
 use crate::table::Table;
@@ -21,6 +21,16 @@ pub const INGESTED_AT: &str = "_ingested_at";
 pub const RESCUED_DATA: &str = "_rescued_data";
 /// Prefix of the columns of silver that hold the sequence of the current row: `_sequence_1`, `_sequence_2`, …
 pub const SEQUENCE_PREFIX: &str = "_sequence_";
+/// In a silver table that keeps deleted rows: whether the row is one.
+pub const IS_DELETED: &str = "_is_deleted";
+/// In such a table: the batch of the delete of a deleted row.
+pub const DELETED_BATCH_ID: &str = "_deleted_batch_id";
+/// In such a table: prefix of the columns that hold the sequence of that delete.
+pub const DELETED_SEQUENCE_PREFIX: &str = "_deleted_sequence_";
+/// In a silver table that keeps history: the sequence from which on a version holds.
+pub const START_AT: &str = "__START_AT";
+/// In such a table: the sequence at which it holds no more; null for the current one.
+pub const END_AT: &str = "__END_AT";
 /// The day of a gold snapshot.
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
 /// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
@@ -65,6 +75,11 @@ pub fn sequence(index: usize) -> String {
     format!("{SEQUENCE_PREFIX}{}", index + 1)
 }
 
+/// The name of the `index`-th (0-based) sequence column of the delete of a deleted row of silver.
+pub fn deleted_sequence(index: usize) -> String {
+    format!("{DELETED_SEQUENCE_PREFIX}{}", index + 1)
+}
+
 /// The type of every timestamp in the lake: microseconds, UTC.
 pub fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
@@ -94,6 +109,21 @@ pub fn is_technical(name: &str) -> bool {
 pub fn is_silver_technical(name: &str) -> bool {
     name.eq_ignore_ascii_case(BATCH_ID)
         || name.to_ascii_lowercase().strip_prefix(SEQUENCE_PREFIX).is_some_and(|rest| rest.parse::<u16>().is_ok())
+}
+
+/// True for a technical column of a silver table that keeps deleted rows or history; in other tables a source may
+/// bring a column of such a name.
+pub fn is_silver_past(name: &str) -> bool {
+    [IS_DELETED, DELETED_BATCH_ID, START_AT, END_AT].iter().any(|ours| ours.eq_ignore_ascii_case(name))
+        || name
+            .to_ascii_lowercase()
+            .strip_prefix(DELETED_SEQUENCE_PREFIX)
+            .is_some_and(|rest| rest.parse::<u16>().is_ok())
+}
+
+/// True for the columns of a silver table that keeps deleted rows or history beside the current rows.
+pub fn keeps_past(schema: &Schema) -> bool {
+    [DELETED_BATCH_ID, END_AT].iter().any(|ours| schema.field_with_name(ours).is_ok())
 }
 
 /// True for a name that a column of silver may not have: technical ones, and those of columns that exist only while

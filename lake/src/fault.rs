@@ -27,6 +27,7 @@ pub const POINTS: &[&str] = &[
     "silver_staged",
     "silver_quarantine_committed",
     "tombstones_committed",
+    "versions_committed",
     "silver_committed",
     "gold_data_written",
     "gold_committed",

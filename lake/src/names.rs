@@ -19,14 +19,24 @@ pub enum Layer {
     Files,
     /// Deletes remembered, by silver table.
     Tombstones,
+    /// Changes that the rows of a silver table do not show, by silver table.
+    Versions,
     /// What the program keeps for itself as a whole: the event log.
     State,
 }
 
 impl Layer {
     /// Every layer, those of the user first.
-    pub const ALL: [Self; 7] =
-        [Self::Bronze, Self::Silver, Self::Gold, Self::Quarantine, Self::Files, Self::Tombstones, Self::State];
+    pub const ALL: [Self; 8] = [
+        Self::Bronze,
+        Self::Silver,
+        Self::Gold,
+        Self::Quarantine,
+        Self::Files,
+        Self::Tombstones,
+        Self::Versions,
+        Self::State,
+    ];
 
     /// The name of the layer, also its schema in SQL.
     pub fn as_str(self) -> &'static str {
@@ -37,6 +47,7 @@ impl Layer {
             Self::Quarantine => "quarantine",
             Self::Files => "files",
             Self::Tombstones => "tombstones",
+            Self::Versions => "versions",
             Self::State => "state",
         }
     }
@@ -46,6 +57,7 @@ impl Layer {
         match self {
             Self::Files => "_state/files",
             Self::Tombstones => "_state/tombstones",
+            Self::Versions => "_state/versions",
             Self::State => "_state",
             user => user.as_str(),
         }
@@ -95,6 +107,11 @@ impl TableName {
     /// The tombstones of a silver table.
     pub fn tombstones(table: impl Into<String>) -> Self {
         Self::new(Layer::Tombstones, table)
+    }
+
+    /// The changes of a silver table that its rows do not show.
+    pub fn versions(table: impl Into<String>) -> Self {
+        Self::new(Layer::Versions, table)
     }
 
     /// The event log.

@@ -2,13 +2,15 @@
 //!
 //! A record's walk is the reading order: `read` takes the records that the table has not seen,
 //! [`change`] says what each does and types it ([`lake::cast`], [`written`], [`sequence`]; [`preset`] holds what each producer means), [`expect`] holds it to the spec's conditions,
-//! [`order`] and [`dedup`] keep the last change of each key, [`tombstones`] remember deletes, and [`refine`] counts
-//! every row and commits.
+//! [`order`] and [`dedup`] keep the last change of each key, `sift` holds it against the table, where [`tombstones`]
+//! remember deletes and `history` folds tables that keep more than current rows, and [`refine`] counts every row and
+//! commits.
 
 pub mod change;
 mod condition;
 pub mod dedup;
 pub mod expect;
+mod history;
 pub mod order;
 pub mod plan;
 pub mod preset;
@@ -16,6 +18,7 @@ mod read;
 pub mod refine;
 pub mod replay;
 pub mod sequence;
+mod sift;
 pub mod spec;
 mod target;
 pub mod tombstones;

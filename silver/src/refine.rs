@@ -15,8 +15,7 @@ use lake::quarantine::{Before, QuarantineWriter};
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
 use lake::stage::Staged;
-use lake::upsert::{Probed, Upsert};
-use lake::{Error, ErrorKind, Lake, Result, Table, TableName, columns, fault};
+use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
 
 use crate::change::Decoder;
 use crate::dedup;
@@ -95,17 +94,14 @@ impl Refinement<'_> {
         let wanted = Wanted::Range { range, except: Arc::new(before.discarded().clone()) };
         let changes = changes(bronze, wanted, &decoder, Rejects::Refused(writer), &session, self.ctx).await?;
 
-        let sequence: Vec<String> = (0..self.plan.sequence.len()).map(columns::sequence).collect();
+        let sequence = self.plan.sequence_columns();
         let (last, superseded, Read { tally, writer, .. }) = self.last(changes, &sequence).await?;
-        let tombstones = self.tombstones(&decoder, &side, &sequence).await?;
-        let (living, buried) = tombstones.without_stale(last).await?;
-        let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.clone() };
-        let probed = upsert.probe(self.lake, &table, &living).await?;
+        let sifted = self.sift(last, &table, &side, &sequence, (range.after, false)).await?;
         let figures = Figures {
             read: landed + tally.added,
-            applied: probed.figures.applied(),
-            superseded,
-            stale: buried + probed.figures.stale,
+            applied: sifted.counts.applied,
+            superseded: superseded + sifted.counts.superseded,
+            stale: sifted.counts.stale,
             quarantined: tally.rejected,
             dropped: tally.dropped,
             ignored: tally.ignored,
@@ -115,11 +111,10 @@ impl Refinement<'_> {
         self.ctx.stop.check()?;
         fault::cross("silver_staged")?;
 
-        let side_txn = Txn::new(&side, range.upto);
         let point = "silver_quarantine_committed";
         writer.commit(&before, range.upto, point).await?;
-        tombstones.remember(&probed, vec![side_txn], &self.ctx.run).await?;
-        let outcome = self.commit(&upsert, &mut table, &probed, Txn::new(self.app(), range.upto)).await?;
+        let rows = sifted.remember(|_| vec![Txn::new(&side, range.upto)], &self.ctx.run).await?;
+        let outcome = rows.commit(self, &mut table, Txn::new(self.app(), range.upto), "silver_committed").await?;
         let mut report = self.report(bronze, &decoder, outcome, figures, &tally.warned);
         let joined =
             decoder.joined().iter().filter(|name| held.as_ref().is_some_and(|held| held.index_of(name).is_err()));
@@ -127,10 +122,10 @@ impl Refinement<'_> {
         Ok(report)
     }
 
-    /// The last change of each key, how many others there were, and what became of the records that are no change.
+    /// The last change at each place, how many others there were, and what became of the records that are no change.
     async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
         let memory = self.lake.engine().memory_bytes;
-        let last = dedup::last(changes.frame.clone(), &self.plan.keys, sequence, memory).await;
+        let last = dedup::last(changes.frame.clone(), &self.plan.once_per(), sequence, memory).await;
         let ((last, superseded), read) = self.finished(last, changes).await?;
         Ok((last, superseded, read))
     }
@@ -167,10 +162,6 @@ impl Refinement<'_> {
             "{source} was made anew: delete the folder of {} as well and run again, to build it from what is there now",
             self.plan.table
         )))
-    }
-
-    async fn commit(&self, upsert: &Upsert, table: &mut Table, probed: &Probed, txn: Txn) -> Result<Outcome> {
-        upsert.apply(self.lake, table, probed, vec![txn], &self.ctx.run, "silver_committed").await
     }
 
     async fn nothing(&self, bronze: Option<&Table>, note: Option<String>) -> Result<TaskReport> {

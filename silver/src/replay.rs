@@ -18,17 +18,16 @@ use lake::quarantine::{Claim, Filter, Places, Quarantine, QuarantineWriter, Stat
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
 use lake::stage::Staged;
-use lake::upsert::{Upsert, same_key};
-use lake::{Error, ErrorKind, Lake, Result, Retry, Table, TableName, columns};
+use lake::upsert::same_key;
+use lake::{Error, ErrorKind, Lake, Result, Retry, Table, TableName};
 
 use crate::change::Decoder;
 use crate::dedup;
-use crate::plan::TablePlan;
+use crate::history::COUNTED;
+use crate::plan::{Kept, TablePlan};
 use crate::read::{Read, Rejects, Wanted, changes};
 use crate::refine::Refinement;
 
-/// The boolean column of a change that is replayed, among those that it may tie with.
-const CLAIMED: &str = "__claimed";
 const KEY: &str = "__claimed_";
 /// How often claimed records are looked at again before the replay gives up.
 const ROUNDS_MAX: usize = 50;
@@ -165,18 +164,14 @@ impl Replay<'_> {
             let hint = format!("{source} was made anew: make {} anew as well, or discard the records", plan.table);
             return Err(Error::new(ErrorKind::Table, message).hint(hint));
         }
-        let sequence: Vec<String> = (0..plan.sequence.len()).map(columns::sequence).collect();
-        let last = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
-        let superseded = claimed.rows() - last.rows();
-        let tombstones = self.refinement.tombstones(&decoder, &side, &sequence).await?;
-        let (living, buried) = tombstones.without_stale(last).await?;
-        let upsert = Upsert { keys: plan.keys.clone(), sequence: sequence.clone() };
-        let probed = upsert.probe(lake, &table, &living).await?;
+        let sequence = plan.sequence_columns();
+        let (last, superseded) = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
+        let sifted = self.refinement.sift(last, &table, &side, &sequence, (after, true)).await?;
         let figures = Figures {
             read: places.len() + tally.added + self.reopened,
-            applied: probed.figures.applied(),
-            superseded,
-            stale: buried + probed.figures.stale,
+            applied: sifted.counts.applied,
+            superseded: superseded + sifted.counts.superseded,
+            stale: sifted.counts.stale,
             quarantined: tally.rejected + self.reopened,
             dropped: tally.dropped,
             ignored: tally.ignored,
@@ -187,10 +182,10 @@ impl Replay<'_> {
 
         self.quarantine.reopen(claim, &refused, writer, &ctx.run).await?;
         self.reopened += refused.len();
-        let own = Txn::new(&side, tombstones.held().map_or(after, |held| held.max(after)));
         let replay = Txn::new(format!("{side}:replay"), claim.txn().version);
-        tombstones.remember(&probed, vec![own, replay], &ctx.run).await?;
-        upsert.apply(lake, &mut table, &probed, vec![claim.txn()], &ctx.run, "silver_replayed").await?;
+        let txns = |held: Option<i64>| vec![Txn::new(&side, held.map_or(after, |held| held.max(after))), replay];
+        let rows = sifted.remember(txns, &ctx.run).await?;
+        rows.commit(&self.refinement, &mut table, claim.txn(), "silver_replayed").await?;
         if !claim.is_taken(&table).await? {
             let message = format!("replay {} of {} was taken over by another run", claim.number, plan.table);
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -199,7 +194,9 @@ impl Replay<'_> {
         Ok((figures, bronze.version()))
     }
 
-    /// The replayed changes that are the last of their key among all that arrived in the same batches.
+    /// The replayed changes that are the last at their place among all that arrived in the same batches, and how many
+    /// others there were. Where upserts and deletes have places of their own, the others of the key come along: which
+    /// of the two is the later must be seen.
     async fn last(
         &self,
         claimed: &Staged,
@@ -207,12 +204,12 @@ impl Replay<'_> {
         decoder: &Arc<Decoder>,
         places: &Arc<Places>,
         sequence: &[String],
-    ) -> Result<Staged> {
+    ) -> Result<(Staged, u64)> {
         let Refinement { lake, plan, ctx } = self.refinement;
         let session = lake.session()?;
         let names: Vec<String> = claimed.schema().fields().iter().map(|field| field.name().clone()).collect();
         let marked_as = |frame: DataFrame, claimed: bool| -> Result<DataFrame> {
-            let columns = names.iter().map(ident).chain([lit(claimed).alias(CLAIMED)]);
+            let columns = names.iter().map(ident).chain([lit(claimed).alias(COUNTED)]);
             Ok(frame.select(columns.collect::<Vec<_>>())?)
         };
         // Records that were never applied are not what a replayed one ties with.
@@ -233,9 +230,13 @@ impl Replay<'_> {
         let ours = claimed.frame(&session).await?.select(keys)?.distinct()?;
         let beside = others.frame.clone().join_on(ours, JoinType::LeftSemi, on)?;
         let all = marked_as(claimed.frame(&session).await?, true)?.union(marked_as(beside, false)?)?;
-        let last = dedup::last(all, &plan.keys, sequence, lake.engine().memory_bytes).await;
+        let last = dedup::last(all, &plan.once_per(), sequence, lake.engine().memory_bytes).await;
         let ((last, _), _) = self.refinement.finished(last, others).await?;
-        let (last, _) = Staged::write_where(last.frame(&session).await?, CLAIMED).await?;
-        Ok(last)
+        let (ours, _) = Staged::write_where(last.frame(&session).await?, COUNTED).await?;
+        let superseded = claimed.rows() - ours.rows();
+        Ok(match plan.kept {
+            Kept::Marked => (last, superseded),
+            Kept::Current | Kept::History(_) => (ours, superseded),
+        })
     }
 }

@@ -12,8 +12,7 @@ use serde::Deserialize;
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
         "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
-        "truncates", "select", "stored_as_scd_type", "track_history_column_list", "track_history_except_column_list", "delete_mode",
-        "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
+        "truncates", "select", "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
     ]
 ))]
 pub struct Table {
@@ -60,6 +59,15 @@ pub struct Table {
     pub on_cast_error: OnBadValue,
     /// Named SQL conditions that every row must meet.
     pub expectations: Map<Expectation>,
+    /// What the table keeps of each key: 1, its current row; 2, every version of it. Default 1.
+    #[schemars(range(min = 1, max = 2))]
+    pub stored_as_scd_type: Option<u8>,
+    /// With `stored_as_scd_type: 2`: the columns whose changes make a new version. Default: all.
+    pub track_history_column_list: Vec<String>,
+    /// With `stored_as_scd_type: 2`: all columns but these.
+    pub track_history_except_column_list: Vec<String>,
+    /// What a delete does to the row.
+    pub delete_mode: DeleteMode,
     /// How long a delete is remembered, so that a late older change cannot bring the row back. Default 30 days.
     pub tombstone_retention: Option<Duration>,
     /// Columns whose values become folders of the table.
@@ -105,6 +113,17 @@ pub enum Undeclared {
     Ignore,
     /// They join the table, as text or in the type of a typed source.
     Add,
+}
+
+/// What a delete does to the row of its key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeleteMode {
+    /// The row is removed.
+    #[default]
+    Hard,
+    /// The row stays with its last values and is marked.
+    Soft,
 }
 
 /// Which column holds the operation, and which values mean what. A null or missing operation is an upsert.

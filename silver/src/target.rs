@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use lake::commit::Txn;
 use lake::schema::{Evolution, evolution};
 use lake::table::Definition;
@@ -33,7 +33,7 @@ impl Refinement<'_> {
 
     pub(crate) async fn tombstones<'a>(
         &'a self,
-        decoder: &Decoder,
+        target: SchemaRef,
         side: &'a str,
         sequence: &'a [String],
     ) -> Result<Tombstones<'a>> {
@@ -41,7 +41,7 @@ impl Refinement<'_> {
             lake: self.lake,
             table: &self.plan.table,
             app: side,
-            target: decoder.target(),
+            target,
             keys: &self.plan.keys,
             sequence,
             retention_millis: self.plan.tombstone_retention_millis,
@@ -51,7 +51,7 @@ impl Refinement<'_> {
 
     /// The silver table with the columns that the plan asks for.
     pub(crate) async fn table(&self, decoder: &Decoder) -> Result<Table> {
-        let wanted = decoder.target();
+        let wanted = self.plan.kept.columns(&decoder.target(), &self.plan.sequence);
         let mut properties = vec![(IDENTITY.to_owned(), self.plan.identity())];
         if self.plan.change_data_feed {
             properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
@@ -61,7 +61,7 @@ impl Refinement<'_> {
             properties,
             ..Definition::new(Arc::clone(&wanted))
         };
-        let definition = definition.with_stats_columns(&self.stats_columns(decoder));
+        let definition = definition.with_stats_columns(&self.stats_columns(&wanted));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
         self.check_made_alike(&table)?;
         match evolution(&table.schema(), &wanted) {
@@ -100,12 +100,14 @@ impl Refinement<'_> {
         }
         let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
         let held = table.schema();
-        let technical = held.fields().iter().filter(|field| columns::is_silver_technical(field.name()));
+        let is_ours = |name: &str| columns::is_silver_technical(name) || self.plan.kept.reserves(name);
+        let technical = held.fields().iter().filter(|field| is_ours(field.name()));
         let technical = technical.map(|field| field.as_ref().clone());
         let is_declared = |name: &str| declared.iter().any(|plan| plan.column.name.eq_ignore_ascii_case(name));
-        let joined = held.fields().iter().filter(|field| {
-            self.plan.joining.is_some() && !columns::is_silver_technical(field.name()) && !is_declared(field.name())
-        });
+        let joined = held
+            .fields()
+            .iter()
+            .filter(|field| self.plan.joining.is_some() && !is_ours(field.name()) && !is_declared(field.name()));
         let joined = joined.map(|field| field.as_ref().clone());
         let fields = declared.iter().map(|plan| plan.column.field()).chain(joined).chain(technical);
         match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
@@ -119,9 +121,8 @@ impl Refinement<'_> {
     }
 
     /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.
-    fn stats_columns(&self, decoder: &Decoder) -> Vec<String> {
-        let target = decoder.target();
-        let technical = |name: &&String| columns::is_silver_technical(name);
+    fn stats_columns(&self, target: &SchemaRef) -> Vec<String> {
+        let technical = |name: &&String| columns::is_silver_technical(name) || self.plan.kept.reserves(name);
         let names: Vec<&String> = target.fields().iter().map(|field| field.name()).collect();
         let first = self.plan.keys.iter().chain(names.iter().copied().filter(technical));
         let mut chosen: Vec<String> = Vec::new();

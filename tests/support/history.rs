@@ -6,6 +6,7 @@ use chrono::DateTime;
 use serde_json::{Map, Value, json};
 
 use super::csv;
+use super::past::Past;
 
 /// A small seeded generator (splitmix64).
 pub(crate) struct Dice(u64);
@@ -55,16 +56,16 @@ const NOTES: [Option<&str>; 9] = [
 const SECOND_KEYS: [Option<&str>; 3] = [None, Some(""), Some("B")];
 
 #[derive(Debug, Clone)]
-struct Event {
-    op: &'static str,
-    k1: u64,
-    k2: Option<&'static str>,
-    note: Option<&'static str>,
+pub(crate) struct Event {
+    pub(super) op: &'static str,
+    pub(super) k1: u64,
+    pub(super) k2: Option<&'static str>,
+    pub(super) note: Option<&'static str>,
     /// In cents; an amount that does not cast when it is broken.
-    amount: Option<u64>,
+    pub(super) amount: Option<u64>,
     is_broken: bool,
     /// Milliseconds since the epoch.
-    at: i64,
+    pub(super) at: i64,
 }
 
 /// Events of one key and one instant, in their order. They always travel together.
@@ -83,6 +84,8 @@ pub(crate) struct Arrival {
 pub(crate) struct History {
     pub(crate) format: &'static str,
     pub(crate) files_per_batch: u64,
+    /// What a second table of the source keeps.
+    pub(crate) past: Past,
     /// The files that land before each run.
     pub(crate) arrivals: Vec<Vec<Arrival>>,
 }
@@ -92,6 +95,7 @@ impl History {
     pub(crate) fn new(dice: &mut Dice, runs: usize) -> Self {
         let format = dice.pick(&["csv", "json"]);
         let files_per_batch = dice.pick(&[1, 2, 1000]);
+        let past = dice.pick(&Past::ALL);
         let mut units = happen(dice);
         if dice.chance(70) {
             dice.shuffle(&mut units);
@@ -103,14 +107,13 @@ impl History {
             arrivals[dice.below(runs as u64) as usize].push(file);
         }
         resend(dice, &mut arrivals);
-        Self { format, files_per_batch, arrivals }
+        Self { format, files_per_batch, past, arrivals }
     }
 
     /// The rows (k1, k2, note, amount, ts) that are left after the arrivals up to and with a run.
     pub(crate) fn fold(&self, run: usize) -> Vec<Vec<Option<String>>> {
         let mut newest: BTreeMap<(u64, Option<&str>), &Event> = BTreeMap::new();
-        let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units).flatten();
-        for event in arrived.filter(|event| !event.is_broken) {
+        for event in self.arrived(run) {
             let current = newest.entry((event.k1, event.k2)).or_insert(event);
             // Of equal times the later in the file wins; a whole unit that comes again changes nothing.
             if event.at >= current.at {
@@ -120,10 +123,20 @@ impl History {
         newest.retain(|_, event| event.op != "D");
         newest.values().map(|event| event.values()).collect()
     }
+
+    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals.
+    pub(crate) fn fold_past(&self, run: usize) -> Vec<Vec<Option<String>>> {
+        self.past.fold(self.arrived(run))
+    }
+
+    fn arrived(&self, run: usize) -> impl Iterator<Item = &Event> {
+        let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units).flatten();
+        arrived.filter(|event| !event.is_broken)
+    }
 }
 
 impl Event {
-    fn values(&self) -> Vec<Option<String>> {
+    pub(super) fn values(&self) -> Vec<Option<String>> {
         let text = |text: Option<&str>| text.map(str::to_owned);
         vec![Some(self.k1.to_string()), text(self.k2), text(self.note), self.amount_text(), Some(self.time())]
     }
@@ -136,7 +149,11 @@ impl Event {
     }
 
     fn time(&self) -> String {
-        let at = DateTime::from_timestamp_millis(self.at).expect("a time");
+        Self::time_of(self.at)
+    }
+
+    pub(super) fn time_of(at: i64) -> String {
+        let at = DateTime::from_timestamp_millis(at).expect("a time");
         at.format("%Y-%m-%dT%H:%M:%S%.fZ").to_string()
     }
 
@@ -177,9 +194,12 @@ fn happen(dice: &mut Dice) -> Vec<Unit> {
 
 fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64) -> Event {
     let op = dice.pick(&["I", "I", "U", "U", "U", "D", "D"]);
-    let amount = if dice.chance(10) { None } else { Some(dice.below(1_000_000)) };
+    // Values that come again make neighbours alike.
+    let any = dice.below(1_000_000);
+    let amount = if dice.chance(10) { None } else { Some(dice.pick(&[5, 5, 700, any])) };
     let is_broken = op != "D" && dice.chance(6);
-    Event { op, k1, k2, note: dice.pick(&NOTES), amount, is_broken, at }
+    let note = if dice.chance(50) { Some("plain") } else { dice.pick(&NOTES) };
+    Event { op, k1, k2, note, amount, is_broken, at }
 }
 
 /// Files of one to five units, with names in no order.

@@ -5,6 +5,7 @@ pub(crate) mod csv;
 pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod parallel;
+pub(crate) mod past;
 pub(crate) mod program;
 pub(crate) mod project;
 pub(crate) mod rows;

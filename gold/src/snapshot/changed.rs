@@ -12,8 +12,8 @@ use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::session::{Session, reference};
 use lake::{Error, ErrorKind, Result, Table};
 
-use super::date;
 use super::layout::Layout;
+use super::{current, date};
 use crate::plan::SnapshotPlan;
 use crate::spec::HardDeletes;
 
@@ -44,7 +44,7 @@ pub(super) async fn changes(
     let before = history.filter(ident(SNAPSHOT_DATE).lt(date(day)))?;
     let was = last_versions(before, &plan.keys, layout)?.filter(ident(CHANGE).not_eq(lit(DELETE)))?;
     let was = with_mark(was)?.alias(WAS)?;
-    let now = with_mark(session.context().table(reference(source.name())).await?)?.alias(NOW)?;
+    let now = with_mark(current(session, source).await?)?.alias(NOW)?;
 
     let join = match plan.hard_deletes {
         HardDeletes::Record => JoinType::Full,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::Operator;
-use lake::columns::{CHANGE, SNAPSHOT_DATE, is_silver_technical, is_technical};
+use lake::columns::{CHANGE, SNAPSHOT_DATE, is_silver_past, is_silver_technical, is_technical, keeps_past};
 use lake::schema::type_name;
 use lake::spec::did_you_mean;
 use lake::table::with_new_columns;
@@ -91,7 +91,7 @@ fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> {
     }
     if plan.columns.is_empty() {
         let technical = |name: &str| match plan.source.layer {
-            Layer::Silver => is_silver_technical(name),
+            Layer::Silver => is_silver_technical(name) || (keeps_past(source) && is_silver_past(name)),
             Layer::Bronze => is_technical(name),
             _ => false,
         };

@@ -37,13 +37,13 @@ use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, cast, ident, lit};
 use deltalake::kernel::Action;
-use lake::columns::{CHANGE, SNAPSHOT_DATE};
+use lake::columns::{CHANGE, DELETED_BATCH_ID, END_AT, IS_DELETED, SNAPSHOT_DATE};
 use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::{Session, reference};
 use lake::table::Definition;
-use lake::{Context, Error, ErrorKind, Lake, Result, Table};
+use lake::{Context, Error, ErrorKind, Lake, Layer, Result, Table};
 
 use crate::answer;
 use crate::plan::SnapshotPlan;
@@ -201,7 +201,7 @@ struct Change {
 
 /// Every row of the source, as a row of the day; in a `changed_only` snapshot, as a new one.
 async fn all(session: &Session, source: &Table, layout: &Layout, day: NaiveDate) -> Result<DataFrame> {
-    let source = session.context().table(reference(source.name())).await?;
+    let source = current(session, source).await?;
     let columns = layout.schema.fields().iter().map(|field| {
         Ok(match field.name().as_str() {
             SNAPSHOT_DATE => date(day).alias(SNAPSHOT_DATE),
@@ -211,6 +211,17 @@ async fn all(session: &Session, source: &Table, layout: &Layout, day: NaiveDate)
         })
     });
     Ok(source.select(columns.collect::<Result<Vec<_>>>()?)?)
+}
+
+/// The current rows of the source: of a silver table that keeps deleted rows or history, those alone.
+async fn current(session: &Session, source: &Table) -> Result<DataFrame> {
+    let rows = session.context().table(reference(source.name())).await?;
+    let has = |name: &str| source.name().layer == Layer::Silver && source.schema().field_with_name(name).is_ok();
+    Ok(match (has(END_AT), has(IS_DELETED) && has(DELETED_BATCH_ID)) {
+        (true, _) => rows.filter(ident(END_AT).is_null())?,
+        (false, true) => rows.filter(ident(IS_DELETED).is_not_true())?,
+        (false, false) => rows,
+    })
 }
 
 fn recipe(plan: &SnapshotPlan) -> Recipe {

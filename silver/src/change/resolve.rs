@@ -207,6 +207,7 @@ impl Finder<'_> {
         let stays_out = |name: &str| {
             columns::is_technical(name)
                 || columns::is_reserved_in_silver(name)
+                || plan.kept.reserves(name)
                 || excepted.iter().any(|other| same(other, name))
                 || operation.iter().any(|other| same(other, name))
                 || plan.options.own.iter().any(|own| name.starts_with(own))

@@ -1,4 +1,4 @@
-//! The last change of each key: `row_number() = 1` in the total order of its key.
+//! The last change at each place, in most tables of each key: `row_number() = 1` in the total order of its key.
 //!
 //! A sort of all changes would do it, and would put most of them in order only to throw them away. So the changes are
 //! dealt out to workers by the hash of their key; each keeps the newest change of every key that it has met, in

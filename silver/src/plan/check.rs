@@ -25,7 +25,7 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn at(&self, key: &str) -> SpecPath {
+    pub(super) fn at(&self, key: &str) -> SpecPath {
         self.entry.path.key(key)
     }
 
@@ -175,7 +175,7 @@ impl Check<'_> {
         parts.collect()
     }
 
-    fn sequence_by(&self) -> Vec<String> {
+    pub(super) fn sequence_by(&self) -> Vec<String> {
         let preset = || self.preset.sequence_by.iter().map(|part| (*part).to_owned()).collect();
         self.entry.raw.sequence_by.clone().unwrap_or_else(preset)
     }

@@ -1,13 +1,18 @@
 //! From the options of a table to a plan with resolved names; every problem at once.
 
 mod check;
+mod kept;
 
 use chrono_tz::Tz;
 use lake::TableName;
+use lake::columns;
 use lake::schema::{Column, ColumnType};
 use lake::spec::{Entry, Problems};
+use lake::upsert::DELETE;
 
 use self::check::Check;
+pub(crate) use self::kept::position_names;
+pub use self::kept::{Kept, Tracked};
 use crate::preset::{Options, options};
 use crate::sequence::SequenceType;
 use crate::spec::{Action, DeleteFlag, OnBad, OnBadValue, OnNullKey, Op, Preset, Table, Undeclared};
@@ -47,6 +52,8 @@ pub struct TablePlan {
     pub on_cast_error: OnBadValue,
     /// The conditions on rows.
     pub expectations: Vec<ExpectationPlan>,
+    /// What the table keeps of each key.
+    pub kept: Kept,
     /// How long deletes are remembered.
     pub tombstone_retention_millis: u64,
     /// The partition columns.
@@ -145,6 +152,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     let columns = check.columns();
     check.keys(&columns);
     let sequence = check.sequence(&columns);
+    let kept = check.kept(&columns);
     check.texts();
     check.partitions(&columns);
     check.undeclared(&paths);
@@ -166,6 +174,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         joining: adds.then(|| raw.except_column_list.clone()),
         on_cast_error: raw.on_cast_error,
         expectations,
+        kept,
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
         partition_by: raw.partition_by.clone(),
         change_data_feed: raw.change_data_feed.unwrap_or(true),
@@ -174,6 +183,21 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
 }
 
 impl TablePlan {
+    /// The names of the sequence columns of the table.
+    pub fn sequence_columns(&self) -> Vec<String> {
+        (0..self.sequence.len()).map(columns::sequence).collect()
+    }
+
+    /// The columns of the changes of which only the last counts: those of one key; where deletes do not take the row
+    /// away, upserts and deletes apart; where every version counts, those at one position.
+    pub(crate) fn once_per(&self) -> Vec<String> {
+        match &self.kept {
+            Kept::Current => self.keys.clone(),
+            Kept::Marked => self.keys.iter().cloned().chain([DELETE.to_owned()]).collect(),
+            Kept::History(_) => self.kept.row_keys(self),
+        }
+    }
+
     /// What decides which rows a change meets and what it does to them: keys, sequence and operation. Rows that were
     /// made by one of these cannot be brought up to date by another.
     pub fn identity(&self) -> String {
@@ -193,7 +217,11 @@ impl TablePlan {
         let named = [("row", row), ("before", before), ("delete_row", delete_row)];
         let paths = named.iter().filter_map(|(name, path)| Some(format!("; {name} {}", path.as_ref()?)));
         let paths = paths.collect::<String>();
-        format!("keys {}; sequence {sequence}; deletes by {operation}{paths}", self.keys.join(", "))
+        format!(
+            "keys {}; sequence {sequence}; deletes by {operation}{paths}{}",
+            self.keys.join(", "),
+            self.kept.identity()
+        )
     }
 }
 

@@ -1,0 +1,181 @@
+//! Tables that keep more of a key than its current row: deleted rows with a mark, or every version.
+//!
+//! Such a table is a fold over all changes of a key, whatever their order of arrival, so it must never forget one that
+//! a later one may need. Most changes can be told from the rows themselves (`events`); those that cannot (a delete of
+//! a key without a row, a change that made no version of its own) are `remembered` in a table beside it. A run takes
+//! the changes of the keys that it touches from both, adds the new ones, folds them again (`marked`, `versions`), and
+//! writes what `difference` there is to the rows.
+
+mod difference;
+mod events;
+mod marked;
+mod remembered;
+mod versions;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Int32Type, Int64Type};
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{Expr, ident, lit};
+use lake::session::Session;
+use lake::stage::Staged;
+use lake::upsert::{Probed, Upsert};
+use lake::{Error, Result, RunId, Table};
+
+pub(crate) use self::events::COUNTED;
+use self::events::{Events, NEW, ORIGIN, REMEMBERED};
+use self::remembered::Remembered;
+use crate::plan::{Kept, TablePlan};
+use crate::refine::Refinement;
+
+/// Whether a change is to be remembered beside the table.
+const HIDDEN: &str = "__hidden";
+/// What became of a change; one of the constants below.
+const VERDICT: &str = "__verdict";
+const APPLIED: i32 = 0;
+const SUPERSEDED: i32 = 1;
+const STALE: i32 = 2;
+
+/// New changes folded with all that is known of their keys.
+pub(crate) struct Folded<'a> {
+    pub(crate) upsert: Upsert,
+    pub(crate) probed: Probed,
+    pub(crate) counts: Counts,
+    pub(crate) beside: Beside<'a>,
+}
+
+/// What is to be remembered beside the rows.
+pub(crate) struct Beside<'a> {
+    remembered: Remembered<'a>,
+    hidden: Option<Staged>,
+}
+
+/// What became of new changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) applied: u64,
+    pub(crate) superseded: u64,
+    pub(crate) stale: u64,
+}
+
+impl Refinement<'_> {
+    /// Folds new changes, of which only the last at each place is there, with what the table holds of their keys.
+    /// `after` is the last batch that the table has applied. With `again` the changes come from quarantine, at their
+    /// old place: all of them are remembered, since rows do not tell which of two changes of one batch was the later.
+    pub(crate) async fn fold<'a>(
+        &'a self,
+        changes: &Staged,
+        table: &Table,
+        side: &'a str,
+        after: i64,
+        again: bool,
+    ) -> Result<Folded<'a>> {
+        let (lake, plan) = (self.lake, self.plan.as_ref());
+        let session = lake.session()?;
+        let events = Events::new(plan, table, changes);
+        let remembered = Remembered::of(lake, plan, side, events.base()).await?;
+        let held = events.held(table, changes, &session).await?;
+        let before = remembered.events(&events, changes, after, &session).await?;
+        let winners = events.winners(changes, &held, before, &session).await?;
+        let timeline = match &plan.kept {
+            Kept::Marked => marked::timeline(winners, &events)?,
+            Kept::Current | Kept::History(_) => versions::timeline(winners, &events)?,
+        };
+        let timeline = Staged::write(timeline).await?;
+        let counts = counts(changes, &timeline, &session).await?;
+        let rows = match &plan.kept {
+            Kept::Marked => marked::rows(timeline.frame(&session).await?, &events)?,
+            Kept::Current | Kept::History(_) => versions::rows(timeline.frame(&session).await?, &events)?,
+        };
+        let changed = difference::difference(rows, held.frame(&session).await?, &events)?;
+        let changed = Staged::write(changed).await?;
+        let upsert = match &plan.kept {
+            Kept::Marked => Upsert { keys: plan.keys.clone(), sequence: plan.sequence_columns() },
+            Kept::Current | Kept::History(_) => Upsert { keys: plan.kept.row_keys(plan), sequence: Vec::new() },
+        };
+        let probed = upsert.probe(lake, table, &changed).await?;
+        let found = probed.figures;
+        if found.stale + found.absent > 0 || found.applied() != changed.rows() {
+            return Err(Error::internal(format!(
+                "the rows of {} are not what was read of them: {found:?}",
+                plan.table
+            )));
+        }
+        let hidden = hidden(&timeline, &events, again, &session).await?;
+        Ok(Folded { upsert, probed, counts, beside: Beside { remembered, hidden } })
+    }
+}
+
+impl Beside<'_> {
+    /// Remembers what rows do not tell. It is committed before the rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile.
+    pub(crate) async fn remember(self, run: &RunId) -> Result<()> {
+        match self.hidden {
+            Some(hidden) => self.remembered.add(&hidden, run).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The changes that must be remembered, if there are any.
+async fn hidden(timeline: &Staged, events: &Events<'_>, again: bool, session: &Session) -> Result<Option<Staged>> {
+    let known = ident(ORIGIN).eq(lit(REMEMBERED));
+    let wanted = match again {
+        true => ident(ORIGIN).eq(lit(NEW)),
+        false => ident(HIDDEN).and(known.is_false()),
+    };
+    let columns = events.remembered_columns();
+    let hidden = Staged::write(timeline.frame(session).await?.filter(wanted)?.select(columns)?).await?;
+    Ok((hidden.rows() > 0).then_some(hidden))
+}
+
+/// New changes by what became of them: those that are not in the timeline were older than another at their place.
+async fn counts(changes: &Staged, timeline: &Staged, session: &Session) -> Result<Counts> {
+    let all = match changes.schema().field_with_name(COUNTED) {
+        Ok(_) => changes.frame(session).await?.filter(ident(COUNTED))?.count().await? as u64,
+        Err(_) => changes.rows(),
+    };
+    let mine = ident(ORIGIN).eq(lit(NEW)).and(ident(COUNTED));
+    let found = by_verdict(timeline.frame(session).await?.filter(mine)?).await?;
+    let Counts { applied, superseded, stale } = found;
+    let lost = all.checked_sub(applied + superseded + stale);
+    let lost = lost.ok_or_else(|| Error::internal("changes have become more in their timeline"))?;
+    Ok(Counts { stale: stale + lost, ..found })
+}
+
+async fn by_verdict(frame: DataFrame) -> Result<Counts> {
+    let counted = frame.aggregate(vec![ident(VERDICT)], vec![count(lit(1)).alias("rows")])?;
+    let mut counts = Counts::default();
+    for batch in counted.select(vec![ident(VERDICT), ident("rows")])?.collect().await? {
+        let (verdicts, rows) =
+            (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int64Type>());
+        for row in 0..batch.num_rows() {
+            let rows = u64::try_from(rows.value(row)).unwrap_or(0);
+            match verdicts.value(row) {
+                APPLIED => counts.applied = rows,
+                SUPERSEDED => counts.superseded = rows,
+                STALE => counts.stale = rows,
+                other => return Err(Error::internal(format!("unknown verdict {other}"))),
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// True where two values are not the same; null is the same as null.
+fn distinct(left: Expr, right: Expr) -> Expr {
+    use datafusion::logical_expr::{BinaryExpr, Operator};
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsDistinctFrom, Box::new(right)))
+}
+
+/// The row keys of a plan with the table that they are of.
+fn or_all(parts: impl Iterator<Item = Expr>) -> Option<Expr> {
+    parts.reduce(Expr::or)
+}
+
+/// A silver plan that keeps current rows only needs none of this.
+pub(crate) fn is_needed(plan: &TablePlan) -> bool {
+    plan.kept != Kept::Current
+}

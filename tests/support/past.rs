@@ -1,0 +1,99 @@
+//! Tables that keep more than current rows, and what the events of a history come to in them: a fold that shares no
+//! code with the product.
+
+use std::collections::BTreeMap;
+
+use super::history::Event;
+
+/// What a table keeps beside the current rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Deleted rows, marked.
+    Deleted,
+    /// Versions: every change makes one.
+    Versions,
+    /// Versions: changes of the note make one.
+    OfNotes,
+    /// Versions: changes of anything but the note make one.
+    ButNotes,
+}
+
+/// A row: the first key, the second, note, amount, from when on, until when.
+pub(crate) type Row = Vec<Option<String>>;
+
+impl Past {
+    pub(crate) const ALL: [Self; 4] = [Self::Deleted, Self::Versions, Self::OfNotes, Self::ButNotes];
+
+    /// The options of such a table.
+    pub(crate) fn options(self) -> &'static str {
+        match self {
+            Self::Deleted => "delete_mode: soft",
+            Self::Versions => "stored_as_scd_type: 2",
+            Self::OfNotes => "stored_as_scd_type: 2\n    track_history_column_list: [note]",
+            Self::ButNotes => "stored_as_scd_type: 2\n    track_history_except_column_list: [note]",
+        }
+    }
+
+    /// The columns of such a table from which on and until when a row holds.
+    pub(crate) fn columns(self) -> &'static str {
+        match self {
+            Self::Deleted => "_sequence_1 AS start_at, CASE WHEN _is_deleted THEN _deleted_sequence_1 END AS end_at",
+            _ => "__START_AT AS start_at, __END_AT AS end_at",
+        }
+    }
+
+    /// The rows that events come to; of one key and one time the later stands behind the other.
+    pub(crate) fn fold<'e>(self, events: impl Iterator<Item = &'e Event>) -> Vec<Row> {
+        let mut keys: BTreeMap<_, BTreeMap<i64, Vec<&Event>>> = BTreeMap::new();
+        for event in events {
+            let times = keys.entry((event.k1, event.k2)).or_default();
+            times.entry(event.at).or_default().push(event);
+        }
+        match self {
+            Self::Deleted => keys.values().filter_map(marked).collect(),
+            _ => keys.values().flat_map(|times| self.versions(times)).collect(),
+        }
+    }
+
+    fn versions(self, times: &BTreeMap<i64, Vec<&Event>>) -> Vec<Row> {
+        let mut rows: Vec<(&Event, &Event, Option<i64>)> = Vec::new();
+        for event in times.values().map(|tied| tied[tied.len() - 1]) {
+            let open = rows.last_mut().filter(|(_, _, end)| end.is_none());
+            match open {
+                Some((_, _, end)) if event.op == "D" => *end = Some(event.at),
+                Some((_, last, _)) if self.is_same(last, event) => *last = event,
+                Some((_, _, end)) => {
+                    *end = Some(event.at);
+                    rows.push((event, event, None));
+                }
+                None if event.op == "D" => {}
+                None => rows.push((event, event, None)),
+            }
+        }
+        rows.into_iter().map(|(first, last, end)| row(last, first.at, end)).collect()
+    }
+
+    fn is_same(self, before: &Event, event: &Event) -> bool {
+        let (note, amount) = (before.note == event.note, before.amount == event.amount);
+        match self {
+            Self::OfNotes => note,
+            Self::ButNotes => amount,
+            Self::Versions | Self::Deleted => note && amount,
+        }
+    }
+}
+
+/// The last values of a key, and the last delete when it comes after them.
+fn marked(times: &BTreeMap<i64, Vec<&Event>>) -> Option<Row> {
+    let events: Vec<&Event> = times.values().flatten().copied().collect();
+    let last = events.iter().rposition(|event| event.op != "D")?;
+    let delete = events[last + 1..].last().map(|event| event.at);
+    Some(row(events[last], events[last].at, delete))
+}
+
+fn row(values: &Event, start: i64, end: Option<i64>) -> Row {
+    let mut row = values.values();
+    row.truncate(4);
+    row.extend([Some(start), end].map(|at| at.map(Event::time_of)));
+    row
+}
