@@ -13,6 +13,8 @@ tasks:
   bronze.orders_cdc: {min_retry_interval: 0s}
   bronze.notes_feed: {min_retry_interval: 0s}
   silver.orders: {min_retry_interval: 0s}
+  silver.orders_kept: {min_retry_interval: 0s}
+  silver.orders_history: {min_retry_interval: 0s}
   silver.notes: {min_retry_interval: 0s}
   gold.totals: {min_retry_interval: 0s}
   gold.orders_daily: {min_retry_interval: 0s}
@@ -35,6 +37,23 @@ silver:
     keys: [order_id]
     sequence_by: [ts]
     columns: {order_id: bigint not null, status: string, amount: 'decimal(12,2)', ts: timestamp}
+  orders_kept:
+    source: orders_cdc
+    cdc: plain
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [order_id]
+    sequence_by: [ts]
+    columns: {order_id: bigint not null, status: string, amount: 'decimal(12,2)', ts: timestamp}
+    delete_mode: soft
+  orders_history:
+    source: orders_cdc
+    cdc: plain
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [order_id]
+    sequence_by: [ts]
+    columns: {order_id: bigint not null, status: string, amount: 'decimal(12,2)', ts: timestamp}
+    stored_as_scd_type: 2
+    track_history_column_list: [status]
   notes:
     source: notes_feed
     cdc: plain
@@ -65,9 +84,11 @@ const FILES: [[(&str, &[u8]); 4]; 2] = [
     ],
 ];
 
-const TABLES: [(&str, &[&str]); 9] = [
+const TABLES: [(&str, &[&str]); 11] = [
     ("bronze.orders_cdc", &["op", "order_id", "status", "amount", "ts", "_file_path", "_row_number"]),
     ("silver.orders", &["order_id", "status", "amount", "ts", "note"]),
+    ("silver.orders_kept", &["order_id", "status", "ts", "note", "_is_deleted", "_deleted_sequence_1"]),
+    ("silver.orders_history", &["order_id", "status", "amount", "note", "__START_AT", "__END_AT"]),
     ("gold.totals", &["status", "orders", "amount"]),
     ("gold.orders_daily", &["order_id", "status", "amount", "ts", "snapshot_date"]),
     ("gold.orders_changes", &["order_id", "status", "amount", "snapshot_date", "_change"]),
@@ -165,6 +186,11 @@ fn assert_is_what_the_files_say(tables: &[String]) {
     assert!(orders[1].starts_with("6 | New | 6.00") && orders[1].ends_with(" | y"), "{tables:#?}");
     assert_eq!(of("gold.totals"), ["New | 1 | 6.00", "Paid | 1 | 21.00"]);
     assert_eq!(of("bronze.orders_cdc").len(), 12);
-    assert_eq!(of("quarantine.orders_cdc").len(), 3);
+    assert_eq!(of("quarantine.orders_cdc").len(), 9);
+    // What was deleted in the first round, what was deleted before its late insert, and what lives.
+    let kept: Vec<bool> = of("silver.orders_kept").iter().map(|row| row.contains(" | true | ")).collect();
+    assert_eq!(kept, [true, false, true, false], "{tables:#?}");
+    let ends: Vec<bool> = of("silver.orders_history").iter().map(|row| row.ends_with(r" | \N")).collect();
+    assert_eq!(ends, [false, false, false, false, true, false, true], "{tables:#?}");
     assert_eq!((of("silver.notes"), of("quarantine.notes_feed").len()), (vec!["1 | second"], 2));
 }
