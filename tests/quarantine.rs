@@ -27,6 +27,25 @@ silver:
     columns: {id: bigint not null, name: string, amount: 'decimal(12,2)', ts: timestamp}
     expectations:
       small: {check: 'amount < 50', action: quarantine}
+  orders_kept:
+    source: orders_cdc
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [id]
+    sequence_by: [ts]
+    columns: {id: bigint not null, name: string, amount: 'decimal(12,2)', ts: timestamp}
+    delete_mode: soft
+    expectations:
+      small: {check: 'amount < 50', action: quarantine}
+  orders_history:
+    source: orders_cdc
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [id]
+    sequence_by: [ts]
+    columns: {id: bigint not null, name: string, amount: 'decimal(12,2)', ts: timestamp}
+    stored_as_scd_type: 2
+    track_history_column_list: [name]
+    expectations:
+      small: {check: 'amount < 50', action: quarantine}
   ticks:
     source: ticks
     keys: [id, part]
@@ -38,6 +57,8 @@ tasks:
   bronze.orders_cdc: {min_retry_interval: 0s}
   silver.orders: {min_retry_interval: 0s}
   bronze.ticks: {min_retry_interval: 0s}
+  silver.orders_kept: {min_retry_interval: 0s}
+  silver.orders_history: {min_retry_interval: 0s}
   silver.ticks: {min_retry_interval: 0s}
 ";
 
@@ -51,9 +72,11 @@ fn mended() -> String {
 }
 
 /// Tables and the columns that a replay must get right. A record that bronze reads later has a later batch.
-const TABLES: [(&str, &[&str]); 4] = [
+const TABLES: [(&str, &[&str]); 6] = [
     ("bronze.orders_cdc", &["op", "id", "name", "amount", "ts", "_file_path", "_row_number"]),
     ("silver.orders", &["id", "name", "amount", "ts"]),
+    ("silver.orders_kept", &["id", "name", "amount", "ts", "_is_deleted", "_deleted_sequence_1"]),
+    ("silver.orders_history", &["id", "name", "amount", "ts", "__START_AT", "__END_AT"]),
     ("bronze.ticks", &["id", "part", "n", "_file_path", "_row_number", "_batch_id"]),
     ("silver.ticks", &["id", "part", "n", "_batch_id"]),
 ];

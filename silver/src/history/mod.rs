@@ -121,11 +121,8 @@ impl Beside<'_> {
 
 /// The changes that must be remembered, if there are any.
 async fn hidden(timeline: &Staged, events: &Events<'_>, again: bool, session: &Session) -> Result<Option<Staged>> {
-    let known = ident(ORIGIN).eq(lit(REMEMBERED));
-    let wanted = match again {
-        true => ident(ORIGIN).eq(lit(NEW)),
-        false => ident(HIDDEN).and(known.is_false()),
-    };
+    let unknown = ident(HIDDEN).and(ident(ORIGIN).not_eq(lit(REMEMBERED)));
+    let wanted = if again { unknown.or(ident(ORIGIN).eq(lit(NEW))) } else { unknown };
     let columns = events.remembered_columns();
     let hidden = Staged::write(timeline.frame(session).await?.filter(wanted)?.select(columns)?).await?;
     Ok((hidden.rows() > 0).then_some(hidden))
