@@ -25,4 +25,5 @@ mod quarantine;
 mod sample;
 mod snapshots;
 mod upkeep;
+mod verify;
 mod watch;

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use deltalake::{DeltaTable, DeltaTableBuilder};
+use futures::TryStreamExt;
+use object_store::ObjectStoreExt;
 
 use crate::clock::Clock;
 use crate::commit;
@@ -22,12 +24,50 @@ struct Inner {
     root: Root,
     clock: Clock,
     engine: Engine,
+    aside: Option<Aside>,
+}
+
+/// Tables of some layers that are not below the storage root.
+#[derive(Debug)]
+struct Aside {
+    root: Root,
+    layers: Vec<Layer>,
 }
 
 impl Lake {
     /// The lake below `root`.
     pub fn new(root: Root, clock: Clock, engine: Engine) -> Self {
-        Self(Arc::new(Inner { root, clock, engine }))
+        Self(Arc::new(Inner { root, clock, engine, aside: None }))
+    }
+
+    /// This lake with the tables of some layers below `root` instead: what is made there is seen by nobody else, and what
+    /// those layers have here is not seen by it.
+    #[must_use]
+    pub fn with_aside(&self, root: Root, layers: &[Layer]) -> Self {
+        let Inner { root: own, clock, engine, .. } = &*self.0;
+        let aside = Some(Aside { root, layers: layers.to_vec() });
+        Self(Arc::new(Inner { root: own.clone(), clock: clock.clone(), engine: engine.clone(), aside }))
+    }
+
+    /// Copies the files of a table, as they are, into `other`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when a file cannot be read or written.
+    pub async fn copy_table(&self, name: &TableName, other: &Self) -> Result<()> {
+        let (from, to) = (self.root_of(name.layer).store(), other.root_of(name.layer).store());
+        let mut files = from.list(Some(&name.folder().into()));
+        while let Some(file) = files.try_next().await? {
+            let bytes = from.get(&file.location).await?.bytes().await?;
+            to.put(&file.location, bytes.into()).await?;
+        }
+        Ok(())
+    }
+
+    fn root_of(&self, layer: Layer) -> &Root {
+        match &self.0.aside {
+            Some(aside) if aside.layers.contains(&layer) => &aside.root,
+            _ => &self.0.root,
+        }
     }
 
     /// Opens the lake at `storage`, a path (relative to `base`) or URL.
@@ -131,7 +171,7 @@ impl Lake {
     }
 
     fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {
-        let url = self.0.root.folder_url(&name.folder())?;
+        let url = self.root_of(name.layer).folder_url(&name.folder())?;
         DeltaTableBuilder::from_url(url).and_then(DeltaTableBuilder::build).context(|| format!("opening table {name}"))
     }
 }

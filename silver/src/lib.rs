@@ -22,6 +22,7 @@ mod sift;
 pub mod spec;
 mod target;
 pub mod tombstones;
+pub mod verify;
 pub mod written;
 
 pub use plan::{TablePlan, compile};

@@ -2,18 +2,34 @@
 
 use std::process::ExitCode;
 
-use cli::{Layer, Place};
+use clap::Subcommand;
+use cli::{Failure, Layer, Output, Place, Printer};
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problems};
-use lake::{Result, TableName};
+use lake::{Error, ErrorKind, Result, TableName};
 use silver::TablePlan;
 
 struct Silver;
 
+#[derive(Debug, Subcommand)]
+enum Extra {
+    /// Ask tables whether they keep their promises: no key twice, no row without a key
+    Verify {
+        /// The tables, with or without `silver.`; none is every table of the spec
+        tables: Vec<String>,
+        /// Also make every table anew from the whole of bronze, aside, and compare row by row
+        #[arg(long)]
+        rebuild: bool,
+        /// How the answers are printed
+        #[arg(long, value_enum, default_value = "table")]
+        output: Output,
+    },
+}
+
 impl Layer for Silver {
     type Plan = TablePlan;
-    type Extra = cli::NoExtra;
+    type Extra = Extra;
 
     const NAME: &'static str = "silver";
     const ABOUT: &'static str = "Brings silver tables up to date: the newest change of each key, from bronze";
@@ -30,6 +46,43 @@ impl Layer for Silver {
 
     async fn run(plan: &TablePlan, place: &Place, context: &RunContext) -> Result<TaskReport> {
         silver::run(&place.lake, plan, context).await
+    }
+
+    /// Verifies; no table is brought up to date then.
+    async fn prepare(
+        extra: &Extra,
+        plans: Vec<TablePlan>,
+        place: &Place,
+        _: &RunContext,
+        printer: Printer,
+    ) -> Result<Vec<TablePlan>, Failure> {
+        let Extra::Verify { tables, rebuild, output } = extra;
+        let mut verdicts = Vec::new();
+        for plan in cli::chosen::<Self>(plans, tables)? {
+            if tables.is_empty() && place.lake.table(&plan.table).await?.is_none() {
+                printer.note(&format!("{} does not exist yet\n", plan.table));
+                continue;
+            }
+            verdicts.push(silver::verify::verify(&place.lake, &plan, *rebuild).await?);
+        }
+        match output {
+            Output::Json => {
+                let verdicts: Vec<_> = verdicts.iter().map(silver::verify::Verdict::to_json).collect();
+                printer.data(&format!("{}\n", serde_json::Value::from(verdicts)))?;
+            }
+            Output::Table => {
+                for verdict in &verdicts {
+                    printer.data(&verdict.to_text())?;
+                }
+            }
+        }
+        let broken: Vec<_> =
+            verdicts.iter().filter(|verdict| !verdict.holds()).map(|one| one.table.to_string()).collect();
+        if broken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let error = Error::new(ErrorKind::Data, format!("{} does not keep its promises", broken.join(", ")));
+        Err(error.hint("delete the folder of the table and run `silver run`: it is made anew from bronze").into())
     }
 }
 

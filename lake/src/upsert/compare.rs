@@ -9,6 +9,11 @@ pub fn same_key(schema: &Schema, key: &str, left: Expr, right: Expr) -> Expr {
     if nullable { binary(left, Operator::IsNotDistinctFrom, right) } else { left.eq(right) }
 }
 
+/// True when the sides are not the same, null being the same as null.
+pub fn differs(left: Expr, right: Expr) -> Expr {
+    binary(left, Operator::IsDistinctFrom, right)
+}
+
 /// True when the left sides come before the right sides, compared part by part, a null before any value.
 pub fn older(parts: &[(Expr, Expr)]) -> Expr {
     let Some(((left, right), rest)) = parts.split_first() else { return lit(false) };

@@ -12,7 +12,7 @@ mod probe;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{ident, lit};
 
-pub use self::compare::{older, same_key};
+pub use self::compare::{differs, older, same_key};
 use crate::columns;
 use crate::commit::{Outcome, Txn};
 use crate::error::Result;
