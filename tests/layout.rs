@@ -50,7 +50,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
 #[test]
 fn commits_are_made_in_one_place() {
     let words = ["CommitBuilder", "CommitProperties", "with_commit_properties"];
-    assert_only_in(&words, &["lake/src/commit", "lake/src/upsert"]);
+    assert_only_in(&words, &["lake/src/commit"]);
 }
 
 #[test]

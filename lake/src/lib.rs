@@ -27,6 +27,7 @@ pub mod stage;
 pub mod table;
 pub mod upsert;
 pub mod vacuum;
+mod vectors;
 pub mod write;
 
 pub use clock::Clock;

@@ -34,6 +34,14 @@ pub struct Engine {
     pub threads: Option<usize>,
 }
 
+impl Engine {
+    /// Threads that work may take.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.threads.unwrap_or_else(cores).max(1)
+    }
+}
+
 /// A DataFusion session over tables of the lake. Identifiers keep their case.
 #[derive(Clone)]
 pub struct Session {

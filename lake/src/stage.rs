@@ -1,17 +1,21 @@
-//! Rows put aside on local disk between two passes over them, so that no pass holds them in memory.
+//! Rows put aside between two passes over them: in memory while they are few, on local disk when they are many.
 
-use std::path::Path;
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::MemTable;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::ParquetReadOptions;
 use futures::TryStreamExt;
 use futures::future::try_join_all;
-use parquet::arrow::AsyncArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{AsyncArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
@@ -19,12 +23,35 @@ use tempfile::TempDir;
 use crate::error::{Context, Error, Result};
 use crate::session::Session;
 
-/// The rows of a query in temporary Parquet files; they are gone with this value.
+/// Bytes that the rows of one query may have in memory before they go to disk.
+const MEMORY_BYTES_MAX: usize = 48 * 1024 * 1024;
+
+/// The rows of a query, numbered in the order in which they were put aside. Cheap to clone; the files are gone with the
+/// last clone.
+#[derive(Debug, Clone)]
+pub struct Staged(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct Staged {
+struct Inner {
     folder: TempDir,
     schema: SchemaRef,
+    parts: Vec<Part>,
     rows: u64,
+    bytes: usize,
+}
+
+/// What one stream of the query gave.
+#[derive(Debug)]
+struct Part {
+    rows: usize,
+    bytes: usize,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Memory(Vec<RecordBatch>),
+    Disk(PathBuf),
 }
 
 impl Staged {
@@ -67,37 +94,109 @@ impl Staged {
         streams: Vec<SendableRecordBatchStream>,
         split: Option<Split>,
     ) -> Result<(Self, u64)> {
+        let memory_bytes = MEMORY_BYTES_MAX / streams.len().max(1);
         let writers = streams.into_iter().enumerate().map(|(number, stream)| {
             let path = folder.path().join(format!("part-{number:05}.parquet"));
-            let (schema, split) = (Arc::clone(&schema), split.clone());
+            let drain = Drain { path, schema: Arc::clone(&schema), split: split.clone(), memory_bytes };
             async move {
-                let rows = tokio::spawn(async move { drain(&path, stream, schema, split).await }).await;
+                let rows = tokio::spawn(drain.run(stream)).await;
                 rows.map_err(|error| Error::internal("a writer ended early").with_source(error))?
             }
         });
-        let parts = try_join_all(writers).await?;
-        let (rows, others) = parts.into_iter().fold((0, 0), |(rows, others), part| (rows + part.0, others + part.1));
-        Ok((Self { folder, schema, rows }, others))
+        let drained = try_join_all(writers).await?;
+        let others = drained.iter().map(|(_, others)| others).sum();
+        let parts: Vec<Part> = drained.into_iter().map(|(part, _)| part).collect();
+        let rows = parts.iter().map(|part| part.rows as u64).sum();
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        Ok((Self(Arc::new(Inner { folder, schema, parts, rows, bytes })), others))
     }
 
     /// Rows put aside.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.0.rows
+    }
+
+    /// Bytes that they would have in memory, all together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes
     }
 
     /// The columns of the rows.
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(&self.0.schema)
     }
 
-    /// The rows again.
+    /// The rows again, for a query.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the files cannot be read back.
     pub async fn frame(&self, session: &Session) -> Result<DataFrame> {
-        let folder = self.folder.path().display().to_string();
-        let options = ParquetReadOptions::default().schema(&self.schema);
-        Ok(session.context().read_parquet(format!("{folder}/"), options).await?)
+        let inner = &self.0;
+        let in_memory = inner.parts.iter().filter_map(|part| match &part.held {
+            Held::Memory(batches) => Some(batches.clone()),
+            Held::Disk(_) => None,
+        });
+        let in_memory: Vec<Vec<RecordBatch>> = in_memory.collect();
+        let all_in_memory = in_memory.len() == inner.parts.len();
+        let memory = MemTable::try_new(self.schema(), in_memory)?;
+        let memory = session.context().read_table(Arc::new(memory))?;
+        if all_in_memory {
+            return Ok(memory);
+        }
+        let folder = inner.folder.path().display().to_string();
+        let options = ParquetReadOptions::default().schema(&inner.schema);
+        Ok(session.context().read_parquet(format!("{folder}/"), options).await?.union(memory)?)
+    }
+
+    /// The rows of a range of their numbers, in order, with the columns at the places `columns` (ascending).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be opened.
+    pub(crate) fn batches(
+        &self,
+        columns: &[usize],
+        rows: Range<usize>,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + use<>> {
+        let mut first = 0;
+        let mut readers: Vec<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> = Vec::new();
+        for part in &self.0.parts {
+            let (from, to) = (rows.start.max(first), rows.end.min(first + part.rows));
+            if from < to {
+                readers.push(part.read(columns, from - first..to - first)?);
+            }
+            first += part.rows;
+        }
+        Ok(readers.into_iter().flatten())
+    }
+}
+
+impl Part {
+    fn read(
+        &self,
+        columns: &[usize],
+        rows: Range<usize>,
+    ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
+        match &self.held {
+            Held::Memory(batches) => {
+                let mut first = 0;
+                let mut picked = Vec::new();
+                for batch in batches {
+                    let (from, to) = (rows.start.max(first), rows.end.min(first + batch.num_rows()));
+                    if from < to {
+                        picked.push(batch.project(columns)?.slice(from - first, to - from));
+                    }
+                    first += batch.num_rows();
+                }
+                Ok(Box::new(picked.into_iter().map(Ok)))
+            }
+            Held::Disk(path) => {
+                let file = File::open(path).context(|| format!("reading `{}`", path.display()))?;
+                let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+                let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+                let builder = builder.with_projection(mask).with_offset(rows.start).with_limit(rows.len());
+                Ok(Box::new(builder.build()?.map(|batch| Ok(batch?))))
+            }
+        }
     }
 }
 
@@ -129,26 +228,66 @@ impl Split {
     }
 }
 
-/// Rows put aside, and rows left out.
-async fn drain(
-    path: &Path,
-    mut stream: SendableRecordBatchStream,
+/// Puts the rows of one stream aside.
+struct Drain {
+    path: PathBuf,
     schema: SchemaRef,
     split: Option<Split>,
-) -> Result<(u64, u64)> {
-    let file = tokio::fs::File::create(path).await.context(|| format!("making `{}`", path.display()))?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = AsyncArrowWriter::try_new(file, schema, Some(properties))?;
-    let (mut rows, mut others) = (0, 0);
-    while let Some(batch) = stream.try_next().await? {
-        let kept = match &split {
-            Some(split) => split.apply(&batch)?,
-            None => batch.clone(),
+    /// Bytes that the rows may have in memory.
+    memory_bytes: usize,
+}
+
+impl Drain {
+    /// The rows put aside, and how many were left out.
+    async fn run(self, mut stream: SendableRecordBatchStream) -> Result<(Part, u64)> {
+        let (mut held, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut others) = (0, 0);
+        let mut writer = None;
+        while let Some(batch) = stream.try_next().await? {
+            let kept = match &self.split {
+                Some(split) => split.apply(&batch)?,
+                None => batch.clone(),
+            };
+            let kept = of_schema(&kept, &self.schema)?;
+            rows += kept.num_rows();
+            others += (batch.num_rows() - kept.num_rows()) as u64;
+            bytes += kept.get_array_memory_size();
+            held.push(kept);
+            if writer.is_none() {
+                if bytes <= self.memory_bytes {
+                    continue;
+                }
+                writer = Some(self.writer().await?);
+            }
+            if let Some(writer) = &mut writer {
+                for batch in held.drain(..) {
+                    writer.write(&batch).await.context(|| self.writing())?;
+                }
+            }
+        }
+        let held = match writer {
+            None => Held::Memory(held),
+            Some(writer) => {
+                writer.close().await.context(|| self.writing())?;
+                Held::Disk(self.path)
+            }
         };
-        rows += kept.num_rows() as u64;
-        others += (batch.num_rows() - kept.num_rows()) as u64;
-        writer.write(&kept).await.context(|| format!("writing `{}`", path.display()))?;
+        Ok((Part { rows, bytes, held }, others))
     }
-    writer.close().await.context(|| format!("writing `{}`", path.display()))?;
-    Ok((rows, others))
+
+    async fn writer(&self) -> Result<AsyncArrowWriter<tokio::fs::File>> {
+        let file = tokio::fs::File::create(&self.path).await.context(|| format!("making `{}`", self.path.display()))?;
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        Ok(AsyncArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))?)
+    }
+
+    fn writing(&self) -> String {
+        format!("writing `{}`", self.path.display())
+    }
+}
+
+/// The same rows under the schema of the plan: that of a stream may say otherwise what can be null.
+fn of_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)?)
 }

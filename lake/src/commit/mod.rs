@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use deltalake::DeltaTableError;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
-use deltalake::kernel::{Action, Transaction};
+use deltalake::kernel::{Action, LogicalFileView, Transaction};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
@@ -159,31 +159,6 @@ impl Standing {
     }
 }
 
-/// Runs one operation of the library that ends in a commit, by the same rules; it is not tried again here.
-///
-/// # Errors
-/// As [`Table::commit`]; a moved table is always a [`ErrorKind::Conflict`].
-pub(crate) async fn guarded<T>(
-    table: &mut Table,
-    point: &'static str,
-    txns: &[Txn],
-    run: &RunId,
-    operation: impl AsyncFnOnce(&Table, CommitProperties) -> Result<T>,
-) -> Result<(Outcome, Option<T>)> {
-    if holds(table, txns).await? {
-        return Ok((Outcome::AlreadyApplied { version: table.version() }, None));
-    }
-    fault::before_commit(point)?;
-    let result = operation(table, properties(txns, &BTreeMap::new(), run)).await;
-    let result = result.and_then(|value| fault::after_commit(point).map(|()| value));
-    table.reload().await?;
-    match result {
-        Ok(value) => Ok((Outcome::Committed { version: table.version() }, Some(value))),
-        Err(_) if holds(table, txns).await? => Ok((Outcome::AlreadyApplied { version: table.version() }, None)),
-        Err(error) => Err(error.context(format!("committing to {}", table.name()))),
-    }
-}
-
 /// Does work again from the newest state for as long as other writers get in between.
 ///
 /// # Errors
@@ -232,10 +207,15 @@ async fn holds(table: &Table, txns: &[Txn]) -> Result<bool> {
 fn settled(table: &Table, commit: &Commit) -> Outcome {
     let version = table.version();
     let first = commit.actions.iter().find_map(|action| match action {
-        Action::Add(add) => Some(&add.path),
+        Action::Add(add) => Some(add),
         _ => None,
     });
-    let ours = first.is_some_and(|path| table.file_paths().is_ok_and(|paths| paths.contains(path)));
+    let ours = first.is_some_and(|add| {
+        let is_ours = |file: LogicalFileView| {
+            file.path() == add.path.as_str() && file.deletion_vector_descriptor() == add.deletion_vector
+        };
+        table.delta().snapshot().is_ok_and(|snapshot| snapshot.log_data().iter().any(is_ours))
+    });
     if ours { Outcome::Committed { version } } else { Outcome::AlreadyApplied { version } }
 }
 

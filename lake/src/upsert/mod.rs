@@ -4,15 +4,32 @@
 //! The changes hold at most one row per key. A change that is older than the row it meets, by the sequence columns
 //! compared part by part and then by `_batch_id`, is stale and changes nothing; a null part is older than any value.
 //! Keys are compared so that null meets null.
+//!
+//! The cost follows the changes: `prune` leaves out files that cannot hold a key, `probe` reads key columns of the
+//! others to find the very rows (`index` looks keys up, `file` reads), and `apply` replaces those rows file by file,
+//! either by writing the file anew (`rewrite`) or by marking them as deleted (`crate::vectors`), as `mode` decides.
 
+mod apply;
 mod compare;
-mod merge;
+mod constraints;
+mod feed;
+mod file;
+mod fresh;
+mod index;
+mod mode;
 mod probe;
+mod prune;
+mod recommit;
+mod replace;
+mod rewrite;
+mod rows;
 
+use arrow::datatypes::Schema;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{ident, lit};
 
 pub use self::compare::{differs, older, same_key};
+pub use self::mode::WriteMode;
+use self::probe::Touched;
 use crate::columns;
 use crate::commit::{Outcome, Txn};
 use crate::error::Result;
@@ -24,15 +41,18 @@ use crate::table::Table;
 
 /// The boolean column of a change that says whether it deletes its key.
 pub const DELETE: &str = "__delete";
-/// What the probe found for a change; one of the constants below.
-const VERDICT: &str = "__verdict";
 
-const STALE: i32 = 0;
-const INSERT: i32 = 1;
-const UPDATE: i32 = 2;
-const DELETED: i32 = 3;
-/// A delete of a key that the table does not hold.
-const ABSENT: i32 = 4;
+/// What a change does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Nothing: the row is newer.
+    Stale,
+    Insert,
+    Update,
+    Delete,
+    /// Nothing: it deletes a key that the table does not hold.
+    Absent,
+}
 
 /// How changes meet rows.
 #[derive(Debug, Clone)]
@@ -68,19 +88,40 @@ impl UpsertFigures {
 /// Changes with what each of them meets in one version of a table.
 #[derive(Debug)]
 pub struct Probed {
-    rows: Staged,
+    changes: Staged,
+    /// Of each change, by its number.
+    verdicts: Vec<Verdict>,
+    touched: Vec<Touched>,
+    /// Files whose keys were read, and files that could not hold a key.
+    scanned: (usize, usize),
+    mode: WriteMode,
     /// The counts.
     pub figures: UpsertFigures,
 }
 
 impl Probed {
+    fn new(
+        changes: Staged,
+        verdicts: Vec<Verdict>,
+        touched: Vec<Touched>,
+        scanned: (usize, usize),
+        figures: UpsertFigures,
+    ) -> Self {
+        Self { changes, verdicts, touched, scanned, mode: WriteMode::default(), figures }
+    }
+
+    /// Asks for another way to replace rows than [`WriteMode::Auto`].
+    #[must_use]
+    pub fn with_mode(self, mode: WriteMode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// The deletes among the changes that are not stale, with all their columns.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the rows cannot be read back.
     pub async fn deletes(&self, session: &Session) -> Result<DataFrame> {
-        let deletes = ident(VERDICT).in_list(vec![lit(DELETED), lit(ABSENT)], false);
-        Ok(self.rows.frame(session).await?.filter(deletes)?)
+        rows::frame(self, session, &[Verdict::Delete, Verdict::Absent])
     }
 }
 
@@ -89,16 +130,18 @@ impl Upsert {
     /// [`DELETE`]; at most one row per key.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the comparison cannot be computed.
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be read.
     pub async fn probe(&self, lake: &Lake, table: &Table, changes: &Staged) -> Result<Probed> {
         probe::probe(self, lake, table, changes).await
     }
 
     /// Commits probed changes to the version of `table` that they were probed against, and moves the table to the
-    /// version that holds them. Without a row to touch only the transactions are committed.
+    /// version that holds them. Without a row to touch only the transactions are committed. When the table has moved
+    /// since, and nothing that the changes meet has, the same files are committed to the newer version.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the table has moved since: probe again.
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the changes may meet other rows by now: probe again.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when a row breaks a constraint of the table.
     pub async fn apply(
         &self,
         lake: &Lake,
@@ -108,11 +151,12 @@ impl Upsert {
         run: &RunId,
         point: &'static str,
     ) -> Result<Outcome> {
-        merge::apply(self, lake, table, probed, merge::Target { txns, run: run.clone(), point }).await
+        apply::apply(self, lake, table, probed, apply::Target { txns, run: run.clone(), point }).await
     }
 
-    /// The columns that decide which of two changes of a key is newer.
-    fn order(&self) -> impl Iterator<Item = &str> {
-        self.sequence.iter().map(String::as_str).chain([columns::BATCH_ID])
+    /// The columns of a table that decide which of two changes of a key is newer.
+    fn order_in<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = &'a str> {
+        let batch = schema.field_with_name(columns::BATCH_ID).is_ok().then_some(columns::BATCH_ID);
+        self.sequence.iter().map(String::as_str).chain(batch)
     }
 }

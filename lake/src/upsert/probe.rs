@@ -1,88 +1,310 @@
-//! What each change meets: nothing, an older row, or a newer one.
+//! What each change meets: nothing, an older row, or a newer one; and where that row is.
+//!
+//! Of the files that may hold a key of the changes only the key columns are read, and of the rows that are hit the
+//! columns that decide which is newer. Files are read side by side. What is kept is of the size of the changes.
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Int32Type, Int64Type};
-use datafusion::common::JoinType;
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::{Expr, ident, lit, when};
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::compare::{older, same_key};
-use super::{ABSENT, DELETE, DELETED, INSERT, Probed, STALE, UPDATE, Upsert, UpsertFigures, VERDICT};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::concat;
+use deltalake::kernel::LogicalFileView;
+use futures::{StreamExt, TryStreamExt, stream};
+use parquet::arrow::arrow_reader::RowSelection;
+use roaring::RoaringTreemap;
+
+use super::file::{Files, OpenFile};
+use super::index::{Comparison, Index};
+use super::prune::Pruning;
+use super::{DELETE, Probed, Upsert, UpsertFigures, Verdict};
 use crate::error::{Error, Result};
 use crate::lakehouse::Lake;
 use crate::stage::Staged;
 use crate::table::Table;
 
-const STORED: &str = "__stored_";
-const PRESENT: &str = "__present";
+/// Rows of a file that are looked up at a time.
+const LOOKUP_ROWS: usize = 16 * 1024;
+
+/// A row of a file that a change replaces or deletes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// The number of the row in its file.
+    pub(super) row: u32,
+    /// The number of the change.
+    pub(super) change: u32,
+}
+
+/// A file with rows that are replaced or deleted.
+pub(super) struct Touched {
+    pub(super) file: LogicalFileView,
+    /// The rows, ascending.
+    pub(super) hits: Vec<Hit>,
+    /// The rows of the file that are deleted already.
+    pub(super) deleted: RoaringTreemap,
+    /// All rows of the file, deleted ones among them.
+    pub(super) rows: u64,
+}
+
+impl std::fmt::Debug for Touched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Touched").field("file", &self.file.path()).field("hits", &self.hits.len()).finish()
+    }
+}
+
+/// A row that has the key of a change.
+struct Met {
+    hit: Hit,
+    is_newer: bool,
+}
+
+/// A file that was read, with the rows that were met.
+struct Seen {
+    file: LogicalFileView,
+    met: Vec<Met>,
+    deleted: RoaringTreemap,
+    rows: u64,
+}
+
+/// The columns of the changes that decide what they do.
+struct Changes {
+    keys: Vec<ArrayRef>,
+    order: Vec<ArrayRef>,
+    delete: ArrayRef,
+}
+
+/// What the changes are looked for with.
+struct Search {
+    files: Files,
+    index: Index,
+    pruning: Pruning,
+    keys: Vec<String>,
+    order: Vec<String>,
+    /// The order columns of the changes.
+    parts: Vec<ArrayRef>,
+}
 
 pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: &Staged) -> Result<Probed> {
-    let session = lake.session()?;
-    let stored: Vec<Expr> = upsert
-        .keys
-        .iter()
-        .map(String::as_str)
-        .chain(upsert.order())
-        .enumerate()
-        .map(|(number, name)| ident(name).alias(format!("{STORED}{number}")))
-        .chain([lit(true).alias(PRESENT)])
-        .collect();
-    let target = session.context().read_table(session.provider(table).await?)?.select(stored)?;
-    let schema = table.schema();
-    let keys = upsert.keys.iter().enumerate();
-    let keys = keys.map(|(number, key)| same_key(&schema, key, ident(key), ident(format!("{STORED}{number}"))));
-    let keys: Vec<Expr> = keys.collect();
-    let columns = changes.schema().fields().iter().map(|field| ident(field.name())).collect::<Vec<_>>();
-    let verdict = verdict(upsert)?.alias(VERDICT);
-    let judged = changes
-        .frame(&session)
-        .await?
-        .join_on(target, JoinType::Left, keys)?
-        .select(columns.into_iter().chain([verdict]).collect::<Vec<_>>())?;
-    let rows = Staged::write(judged).await?;
-    let figures = count_verdicts(lake, &rows).await?;
-    Ok(Probed { rows, figures })
-}
-
-fn verdict(upsert: &Upsert) -> Result<Expr> {
-    let first = upsert.keys.len();
-    let parts =
-        upsert.order().enumerate().map(|(number, name)| (ident(name), ident(format!("{STORED}{}", first + number))));
-    let stale = older(&parts.collect::<Vec<_>>());
-    Ok(when(ident(PRESENT).is_null().and(ident(DELETE)), lit(ABSENT))
-        .when(ident(PRESENT).is_null(), lit(INSERT))
-        .when(stale, lit(STALE))
-        .when(ident(DELETE), lit(DELETED))
-        .otherwise(lit(UPDATE))?)
-}
-
-async fn count_verdicts(lake: &Lake, rows: &Staged) -> Result<UpsertFigures> {
-    let session = lake.session()?;
-    let counts = rows
-        .frame(&session)
-        .await?
-        .aggregate(vec![ident(VERDICT)], vec![count(lit(1)).alias("rows")])?
-        .select(vec![ident(VERDICT), ident("rows")])?
-        .collect()
-        .await?;
-    let mut figures = UpsertFigures::default();
-    for batch in &counts {
-        let verdicts = batch.column(0).as_primitive::<Int32Type>();
-        let rows = batch.column(1).as_primitive::<Int64Type>();
-        for index in 0..batch.num_rows() {
-            let count = u64::try_from(rows.value(index)).unwrap_or(0);
-            match verdicts.value(index) {
-                STALE => figures.stale = count,
-                INSERT => figures.inserted = count,
-                UPDATE => figures.updated = count,
-                DELETED => figures.deleted = count,
-                ABSENT => figures.absent = count,
-                other => return Err(Error::internal(format!("unknown verdict {other}"))),
+    let read = read_changes(upsert, table, changes)?;
+    let snapshot = table.delta().snapshot()?;
+    let log = snapshot.log_data();
+    let candidates = candidates(upsert, table, &read, |_| true)?;
+    let (scanned, skipped) = (candidates.len(), log.num_files() - candidates.len());
+    let seen = search(upsert, lake, table, read.keys.clone(), read.order.clone(), candidates).await?;
+    let mut verdicts = initial(&read);
+    let mut touched = Vec::new();
+    for seen in seen {
+        let mut hits = Vec::new();
+        for Met { hit, is_newer } in seen.met {
+            let verdict = &mut verdicts[hit.change as usize];
+            *verdict = match (*verdict, is_newer) {
+                (Verdict::Insert | Verdict::Absent, true) => Verdict::Stale,
+                (Verdict::Insert, false) => Verdict::Update,
+                (Verdict::Absent, false) => Verdict::Delete,
+                _ => return Err(Error::internal("a change met more than one row: the table holds a key twice")),
+            };
+            if !is_newer {
+                hits.push(hit);
             }
         }
+        if !hits.is_empty() {
+            touched.push(Touched { file: seen.file, hits, deleted: seen.deleted, rows: seen.rows });
+        }
     }
-    if figures.applied() + figures.stale != rows.rows() {
-        return Err(Error::internal("a change met more than one row: the table holds a key twice"));
+    let figures = figures(&verdicts);
+    Ok(Probed::new(changes.clone(), verdicts, touched, (scanned, skipped), figures))
+}
+
+/// True when one of these files of the table, told by their paths, holds the key of a change.
+pub(super) async fn meets(
+    upsert: &Upsert,
+    lake: &Lake,
+    table: &Table,
+    changes: &Staged,
+    is_new: impl Fn(&LogicalFileView) -> bool,
+) -> Result<bool> {
+    let read = read_changes(upsert, table, changes)?;
+    let candidates = candidates(upsert, table, &read, is_new)?;
+    let seen = search(upsert, lake, table, read.keys, read.order, candidates).await?;
+    Ok(seen.iter().any(|seen| !seen.met.is_empty()))
+}
+
+fn read_changes(upsert: &Upsert, table: &Table, changes: &Staged) -> Result<Changes> {
+    let held = table.schema();
+    let order = upsert.order_in(&held);
+    let names = upsert.keys.iter().map(String::as_str).chain(order).chain([DELETE]);
+    let schema = changes.schema();
+    let places = names.map(|name| Ok(schema.index_of(name)?)).collect::<Result<Vec<usize>>>()?;
+    let mut ascending = places.clone();
+    ascending.sort_unstable();
+    ascending.dedup();
+    let rows = usize::try_from(changes.rows()).unwrap_or(usize::MAX);
+    let batches = changes.batches(&ascending, 0..rows)?.collect::<Result<Vec<RecordBatch>>>()?;
+    let column = |place: &usize| -> Result<ArrayRef> {
+        let at = ascending.binary_search(place).map_err(|_| Error::internal("a column is not among those read"))?;
+        let kind = held.field_with_name(schema.field(*place).name()).map(|field| field.data_type());
+        let parts: Vec<&dyn arrow::array::Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+        let whole = if parts.is_empty() {
+            arrow::array::new_empty_array(schema.field(*place).data_type())
+        } else {
+            concat(&parts)?
+        };
+        Ok(match kind {
+            Ok(kind) if kind != whole.data_type() => arrow::compute::cast(&whole, kind)?,
+            _ => whole,
+        })
+    };
+    let mut columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let delete = columns.pop().ok_or_else(|| Error::internal("changes without columns"))?;
+    let order = columns.split_off(upsert.keys.len());
+    Ok(Changes { keys: columns, order, delete })
+}
+
+/// The files that may hold a key, by what the log knows of them.
+fn candidates(
+    upsert: &Upsert,
+    table: &Table,
+    changes: &Changes,
+    wanted: impl Fn(&LogicalFileView) -> bool,
+) -> Result<Vec<LogicalFileView>> {
+    if upsert.keys.is_empty() {
+        return Err(Error::internal("an upsert needs keys"));
     }
-    Ok(figures)
+    let log = table.delta().snapshot()?.log_data();
+    if changes.delete.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pruning = Pruning::new(&upsert.keys, &changes.keys, &table.partition_columns()?)?;
+    let may = pruning.files(&log)?;
+    Ok(log.iter().zip(may).filter(|(file, may)| *may && wanted(file)).map(|(file, _)| file).collect())
+}
+
+/// The rows of these files that have the key of a change.
+async fn search(
+    upsert: &Upsert,
+    lake: &Lake,
+    table: &Table,
+    keys: Vec<ArrayRef>,
+    parts: Vec<ArrayRef>,
+    candidates: Vec<LogicalFileView>,
+) -> Result<Vec<Seen>> {
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let search = Arc::new(Search {
+        files: Files::of(table)?,
+        pruning: Pruning::new(&upsert.keys, &keys, &table.partition_columns()?)?,
+        index: Index::new(keys)?,
+        keys: upsert.keys.clone(),
+        order: upsert.order_in(&table.schema()).map(str::to_owned).collect(),
+        parts,
+    });
+    let tasks = stream::iter(candidates.into_iter().map(|file| {
+        let search = Arc::clone(&search);
+        async move {
+            let seen = tokio::spawn(async move { search.look(file).await }).await;
+            seen.map_err(|error| Error::internal("a reader ended early").with_source(error))?
+        }
+    }));
+    // One more than there are cores: while one file is fetched another is looked through.
+    tasks.buffered(lake.engine().threads() + 1).try_collect().await
+}
+
+impl Search {
+    async fn look(&self, file: LogicalFileView) -> Result<Seen> {
+        let open = self.files.open(&file).await?;
+        let rows: i64 = open.metadata().row_groups().iter().map(|group| group.num_rows()).sum();
+        if u32::try_from(rows).is_err() {
+            return Err(Error::internal(format!("`{}` has {rows} rows, more than an upsert can take", file.path())));
+        }
+        let groups = self.pruning.row_groups(&open)?;
+        let deleted = self.files.deleted(&file).await?;
+        let found = if groups.is_empty() { Vec::new() } else { self.find(&open, &groups, &deleted).await? };
+        let met = self.judge(&open, &groups, found).await?;
+        Ok(Seen { file, met, deleted, rows: u64::try_from(rows).unwrap_or(0) })
+    }
+
+    /// The rows that have the key of a change: their numbers along the row groups, and themselves.
+    async fn find(&self, open: &OpenFile, groups: &[usize], deleted: &RoaringTreemap) -> Result<Vec<(usize, Hit)>> {
+        let mut batches = open.read(&self.keys, groups.to_vec(), None, LOOKUP_ROWS)?;
+        let (mut found, mut first) = (Vec::new(), 0);
+        while let Some(batch) = batches.try_next().await? {
+            let matches = self.index.matches(batch.columns())?;
+            found.extend(matches.into_iter().map(|found| (first + found.row as usize, found.change)));
+            first += batch.num_rows();
+        }
+        let places = open.places(groups);
+        if places.rows() != first {
+            return Err(Error::internal("a file has another number of rows than its footer says"));
+        }
+        let in_file = places.in_file(found.iter().map(|(along, _)| *along));
+        let hits = in_file.zip(&found).map(|(row, (along, change))| {
+            (*along, Hit { row: u32::try_from(row).unwrap_or(u32::MAX), change: *change })
+        });
+        Ok(hits.filter(|(_, hit)| deleted.is_empty() || !deleted.contains(u64::from(hit.row))).collect())
+    }
+
+    /// Whether each row is newer than the change that met it.
+    async fn judge(&self, open: &OpenFile, groups: &[usize], found: Vec<(usize, Hit)>) -> Result<Vec<Met>> {
+        if found.is_empty() || self.order.is_empty() {
+            return Ok(found.into_iter().map(|(_, hit)| Met { hit, is_newer: false }).collect());
+        }
+        let all = open.places(groups).rows();
+        let selection = RowSelection::from_consecutive_ranges(runs(found.iter().map(|(along, _)| *along)).into_iter(), all);
+        let mut batches = open.read(&self.order, groups.to_vec(), Some(selection), LOOKUP_ROWS)?;
+        let mut met = Vec::with_capacity(found.len());
+        let mut hits = found.into_iter().map(|(_, hit)| hit);
+        while let Some(batch) = batches.try_next().await? {
+            let order = Comparison::new(&self.parts, batch.columns())?;
+            for (row, hit) in hits.by_ref().take(batch.num_rows()).enumerate() {
+                met.push(Met { hit, is_newer: order.of(hit.change as usize, row).is_lt() });
+            }
+        }
+        if hits.next().is_some() {
+            return Err(Error::internal("a file has fewer rows than its footer says"));
+        }
+        Ok(met)
+    }
+}
+
+/// Ascending numbers as ranges of consecutive ones.
+fn runs(numbers: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(run) if run.end == number => run.end += 1,
+            _ => runs.push(number..number + 1),
+        }
+    }
+    runs
+}
+
+/// What the changes do where they meet nothing.
+fn initial(changes: &Changes) -> Vec<Verdict> {
+    let delete = changes.delete.as_boolean().iter();
+    delete.map(|delete| if delete == Some(true) { Verdict::Absent } else { Verdict::Insert }).collect()
+}
+
+fn figures(verdicts: &[Verdict]) -> UpsertFigures {
+    let mut figures = UpsertFigures::default();
+    for verdict in verdicts {
+        *match verdict {
+            Verdict::Stale => &mut figures.stale,
+            Verdict::Insert => &mut figures.inserted,
+            Verdict::Update => &mut figures.updated,
+            Verdict::Delete => &mut figures.deleted,
+            Verdict::Absent => &mut figures.absent,
+        } += 1;
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_row_are_one_range() {
+        assert_eq!(runs([1, 2, 3, 7, 9, 10].into_iter()), [1..4, 7..8, 9..11]);
+        assert!(runs(std::iter::empty()).is_empty());
+    }
 }

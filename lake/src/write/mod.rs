@@ -16,6 +16,7 @@ use futures::TryStreamExt;
 use futures::future::try_join_all;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
@@ -74,6 +75,8 @@ pub struct TableWriter {
     partition_by: Option<Vec<String>>,
     statistics: Statistics,
     grown: bool,
+    /// Below the table's, where it is not the table's own.
+    folder: Option<&'static str>,
     current: Option<DeltaWriter>,
     done: Vec<Add>,
     rows: u64,
@@ -89,7 +92,7 @@ impl TableWriter {
     pub fn with_schema(table: &Table, schema: SchemaRef) -> Self {
         let table = table.clone();
         let (done, statistics) = (Vec::new(), Statistics::All);
-        Self { table, schema, partition_by: None, statistics, grown: false, current: None, done, rows: 0 }
+        Self { table, schema, partition_by: None, statistics, grown: false, folder: None, current: None, done, rows: 0 }
     }
 
     /// A writer of files for what the table will be: the commit must bring the definition along, with
@@ -104,6 +107,11 @@ impl TableWriter {
     #[must_use]
     pub fn of_raw_text(self) -> Self {
         Self { statistics: Statistics::NoRawText, ..self }
+    }
+
+    /// A writer of files in a folder of their own below the table's; their paths are relative to that folder.
+    pub(crate) fn in_folder(table: &Table, schema: SchemaRef, folder: &'static str) -> Self {
+        Self { folder: Some(folder), ..Self::with_schema(table, schema) }
     }
 
     /// Writes a batch. Columns are matched by name; those that the batch lacks are null, those that are new join the
@@ -153,7 +161,11 @@ impl TableWriter {
         discard(&self.table, &self.done).await;
     }
 
-    async fn roll(&mut self) -> Result<()> {
+    /// Closes the file that is being written: the next rows begin another.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the store fails.
+    pub(crate) async fn roll(&mut self) -> Result<()> {
         if let Some(writer) = self.current.take() {
             let name = self.table.name();
             self.done.extend(writer.close().await.context(|| format!("closing a data file of {name}"))?);
@@ -179,7 +191,14 @@ impl TableWriter {
             indexed,
             stats_columns,
         );
-        Ok(DeltaWriter::new(self.table.delta().object_store(), config))
+        let store = self.table.delta().object_store();
+        Ok(DeltaWriter::new(
+            match self.folder {
+                Some(folder) => Arc::new(PrefixStore::new(store, folder)),
+                None => store,
+            },
+            config,
+        ))
     }
 
     /// How many columns of a file get statistics, where the table does not list them.

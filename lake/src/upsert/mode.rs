@@ -1,0 +1,53 @@
+//! How the rows of a file are replaced: by writing the file anew, or by marking them as deleted.
+
+use super::probe::Touched;
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::Table;
+
+/// The property of a table that allows deletion vectors.
+const VECTORS: &str = "delta.enableDeletionVectors";
+/// Of a file of which more than one row in so many is deleted, the others are written anew when it is touched.
+const PURGE_ONE_IN: u64 = 4;
+/// A file of so few bytes is written anew as fast as its rows are marked.
+const SMALL_BYTES: i64 = 256 * 1024;
+
+/// How rows are replaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// File by file, by what costs less; never with vectors where the table does not allow them.
+    #[default]
+    Auto,
+    /// Files with rows that are replaced are written anew.
+    CopyOnWrite,
+    /// Rows that are replaced are marked as deleted; a file that has lost much is written anew all the same.
+    MergeOnRead,
+}
+
+/// Of each touched file, whether it is written anew.
+pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> Result<Vec<bool>> {
+    let vectors = allows_vectors(table)?;
+    if mode == WriteMode::MergeOnRead && !vectors {
+        let message = format!("{} does not allow deletion vectors and is to be merged on read", table.name());
+        return Err(Error::new(ErrorKind::Table, message).hint("set `deletion_vectors: true` as well"));
+    }
+    let anew = |file: &Touched| {
+        let gone = file.deleted.len() + file.hits.len() as u64;
+        // All gone: the file is removed, which writes nothing.
+        let purged = gone < file.rows && gone * PURGE_ONE_IN > file.rows;
+        // A vector needs the number of rows in the statistics.
+        let counted = file.file.num_records().is_some();
+        !vectors
+            || !counted
+            || match mode {
+                WriteMode::CopyOnWrite => true,
+                WriteMode::MergeOnRead => purged,
+                WriteMode::Auto => purged || file.file.size() <= SMALL_BYTES,
+            }
+    };
+    Ok(touched.iter().map(anew).collect())
+}
+
+/// True when the table allows deletion vectors.
+pub(super) fn allows_vectors(table: &Table) -> Result<bool> {
+    Ok(table.property(VECTORS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
+}
