@@ -25,5 +25,6 @@ mod quarantine;
 mod sample;
 mod snapshots;
 mod upkeep;
+mod upserts;
 mod verify;
 mod watch;

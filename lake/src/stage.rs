@@ -291,3 +291,50 @@ fn of_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::stream;
+
+    use super::*;
+
+    /// The numbers from 0 to 99 in batches of ten, put aside in two parts of which the second may be on disk.
+    async fn staged(second_bytes: usize) -> Staged {
+        let folder = folder().expect("a folder");
+        let fields = ["other", "number"].map(|name| Field::new(name, DataType::Int64, false));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.to_vec()));
+        let mut parts = Vec::new();
+        for (part, memory_bytes) in [(0, usize::MAX), (1, second_bytes)] {
+            let batches = (0..5).map(|batch| {
+                let first = part * 50 + batch * 10;
+                let numbers: Vec<_> =
+                    (0..2).map(|_| Arc::new(Int64Array::from_iter_values(first..first + 10)) as _).collect();
+                Ok(RecordBatch::try_new(Arc::clone(&schema), numbers).expect("a batch"))
+            });
+            let batches: Vec<_> = batches.collect();
+            let path = folder.path().join(format!("{part}.parquet"));
+            let drain = Drain { path, schema: Arc::clone(&schema), split: None, memory_bytes };
+            let stream = RecordBatchStreamAdapter::new(Arc::clone(&schema), stream::iter(batches));
+            parts.push(drain.run(Box::pin(stream)).await.expect("put aside").0);
+        }
+        let rows = parts.iter().map(|part| part.rows as u64).sum();
+        Staged(Arc::new(Inner { folder, schema, parts, rows, bytes: 0 }))
+    }
+
+    #[tokio::test]
+    async fn rows_come_back_by_their_numbers_from_memory_and_from_disk() {
+        for second_bytes in [usize::MAX, 1_000, 0] {
+            let staged = staged(second_bytes).await;
+            let on_disk = matches!(staged.0.parts[1].held, Held::Disk(_));
+            assert_eq!(on_disk, second_bytes < usize::MAX);
+            for rows in [0..100, 0..0, 3..4, 45..57, 50..100, 99..100] {
+                let batches = staged.batches(&[1], rows.clone()).expect("rows").map(|batch| batch.expect("a batch"));
+                let numbers = batches.flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+                assert!(numbers.eq(rows.map(|number| number as i64)));
+            }
+        }
+    }
+}

@@ -41,7 +41,8 @@ pub(crate) async fn read(store: &dyn ObjectStore, vector: &DeletionVectorDescrip
             framed(&bytes, size)?
         }
         StorageType::AbsolutePath => {
-            let message = "a table with deletion vectors outside of its folder, as a shallow clone has, cannot be changed";
+            let message =
+                "a table with deletion vectors outside of its folder, as a shallow clone has, cannot be changed";
             return Err(Error::new(ErrorKind::Table, message));
         }
     };
@@ -55,7 +56,10 @@ pub(crate) async fn read(store: &dyn ObjectStore, vector: &DeletionVectorDescrip
 ///
 /// # Errors
 /// [`ErrorKind::Store`] when the store fails.
-pub(crate) async fn write(store: &dyn ObjectStore, vectors: &[RoaringTreemap]) -> Result<Vec<DeletionVectorDescriptor>> {
+pub(crate) async fn write(
+    store: &dyn ObjectStore,
+    vectors: &[RoaringTreemap],
+) -> Result<Vec<DeletionVectorDescriptor>> {
     let id = Uuid::new_v4();
     let name = z85::encode(id.as_bytes());
     let mut bytes = vec![VERSION];
@@ -148,7 +152,8 @@ mod tests {
         assert!(block_on(read(&store, &more)).expect_err("an error").to_string().contains("another number of rows"));
 
         let path = path_of(&named[0].path_or_inline_dv).expect("a path");
-        let mut bytes = block_on(async { store.get(&path).await.expect("a file").bytes().await.expect("bytes") }).to_vec();
+        let mut bytes =
+            block_on(async { store.get(&path).await.expect("a file").bytes().await.expect("bytes") }).to_vec();
         bytes[20] ^= 1;
         block_on(store.put(&path, Bytes::from(bytes).into())).expect("written");
         assert!(block_on(read(&store, &named[0])).expect_err("an error").to_string().contains("checksum"));

@@ -10,4 +10,5 @@ pub(crate) mod program;
 pub(crate) mod project;
 pub(crate) mod rows;
 pub(crate) mod summary;
+pub(crate) mod tables;
 pub(crate) mod watching;

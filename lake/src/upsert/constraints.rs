@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn checks_and_invariants_are_found() {
         let invariant = r#"{"expression": {"expression": "a > 3"}}"#.to_owned();
-        let field = Field::new("a", DataType::Int64, true).with_metadata(HashMap::from([(INVARIANT.into(), invariant)]));
+        let field =
+            Field::new("a", DataType::Int64, true).with_metadata(HashMap::from([(INVARIANT.into(), invariant)]));
         let properties = HashMap::from([("delta.constraints.positive", "b > 0"), ("delta.appendOnly", "false")]);
         let properties = properties.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let found = conditions(&properties, &Schema::new(vec![field]));

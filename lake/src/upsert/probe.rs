@@ -249,7 +249,8 @@ impl Search {
             return Ok(found.into_iter().map(|(_, hit)| Met { hit, is_newer: false }).collect());
         }
         let all = open.places(groups).rows();
-        let selection = RowSelection::from_consecutive_ranges(runs(found.iter().map(|(along, _)| *along)).into_iter(), all);
+        let selection =
+            RowSelection::from_consecutive_ranges(runs(found.iter().map(|(along, _)| *along)).into_iter(), all);
         let mut batches = open.read(&self.order, groups.to_vec(), Some(selection), LOOKUP_ROWS)?;
         let mut met = Vec::with_capacity(found.len());
         let mut hits = found.into_iter().map(|(_, hit)| hit);

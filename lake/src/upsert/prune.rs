@@ -113,10 +113,11 @@ impl Pruning {
 impl Values {
     /// Clears the mark of every container that holds no value of ours.
     fn narrow(&self, may: &mut [bool], bounds: &Bounds) -> Result<()> {
-        let least = self.converter.convert_columns(&[bounds.least.clone()])?;
-        let greatest = self.converter.convert_columns(&[bounds.greatest.clone()])?;
+        let least = self.converter.convert_columns(std::slice::from_ref(&bounds.least))?;
+        let greatest = self.converter.convert_columns(std::slice::from_ref(&bounds.greatest))?;
         for (container, may) in may.iter_mut().enumerate() {
-            let nulls = bounds.nulls.as_ref().filter(|nulls| nulls.is_valid(container)).map(|nulls| nulls.value(container));
+            let nulls =
+                bounds.nulls.as_ref().filter(|nulls| nulls.is_valid(container)).map(|nulls| nulls.value(container));
             let rows = bounds.rows.as_ref().filter(|rows| rows.is_valid(container)).map(|rows| rows.value(container));
             let bounded = bounds.least.is_valid(container) && bounds.greatest.is_valid(container);
             if self.has_null && nulls != Some(0) && !(self.is_partition && bounded) {
@@ -169,7 +170,8 @@ fn widened(greatest: &ArrayRef) -> Result<ArrayRef> {
         }
         kind @ DataType::Timestamp(TimeUnit::Microsecond, _) => {
             let micros = cast(greatest, &DataType::Int64)?;
-            let micros = micros.as_primitive::<Int64Type>().unary::<_, Int64Type>(|at| at.saturating_add(LOG_MOMENT_MICROS));
+            let micros =
+                micros.as_primitive::<Int64Type>().unary::<_, Int64Type>(|at| at.saturating_add(LOG_MOMENT_MICROS));
             cast(&micros, kind)?
         }
         _ => ArrayRef::clone(greatest),
@@ -191,7 +193,8 @@ mod tests {
     fn marks(pruning: &Pruning, least: ArrayRef, greatest: ArrayRef, nulls: Option<Vec<Option<u64>>>) -> Vec<bool> {
         let mut may = vec![true; least.len()];
         let rows = Some(UInt64Array::from(vec![10; least.len()]));
-        let bounds = Bounds { least, greatest: widened(&greatest).expect("bounds"), nulls: nulls.map(Into::into), rows };
+        let bounds =
+            Bounds { least, greatest: widened(&greatest).expect("bounds"), nulls: nulls.map(Into::into), rows };
         pruning.columns.iter().for_each(|values| values.narrow(&mut may, &bounds).expect("marks"));
         may
     }
@@ -211,10 +214,8 @@ mod tests {
     #[test]
     fn nulls_are_looked_for_where_there_may_be_some() {
         let nulls = Some(vec![Some(0), Some(1), None, Some(10)]);
-        let (least, greatest) = (
-            numbers(vec![Some(0), Some(0), Some(0), None]),
-            numbers(vec![Some(9), Some(9), Some(9), None]),
-        );
+        let (least, greatest) =
+            (numbers(vec![Some(0), Some(0), Some(0), None]), numbers(vec![Some(9), Some(9), Some(9), None]));
         let with_null = pruning(numbers(vec![Some(10), None]));
         assert_eq!(marks(&with_null, least.clone(), greatest.clone(), nulls.clone()), [false, true, true, true]);
         let without = pruning(numbers(vec![Some(10)]));

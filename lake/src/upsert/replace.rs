@@ -99,7 +99,11 @@ pub(super) async fn mark(table: &Table, plan: &Plan<'_>) -> Result<Vec<Action>> 
     let all: Vec<RoaringTreemap> = all.collect();
     let files = Files::of(table)?;
     let vectors = vectors::write(files.store(), &all).await?;
-    plan.marked.iter().zip(vectors).map(|(touched, vector)| Ok(Action::Add(with_vector(&touched.file, vector)?))).collect()
+    plan.marked
+        .iter()
+        .zip(vectors)
+        .map(|(touched, vector)| Ok(Action::Add(with_vector(&touched.file, vector)?)))
+        .collect()
 }
 
 /// The feed of rows that are marked as deleted, as they were.
@@ -116,7 +120,8 @@ async fn before_marked(table: &Table, probed: &Probed, plan: &Plan<'_>) -> Resul
         let mut hits = touched.hits.as_slice();
         while let Some(batch) = batches.try_next().await? {
             let (here, rest) = hits.split_at_checked(batch.num_rows()).ok_or_else(|| more_rows(touched))?;
-            for (verdict, change_type) in [(Verdict::Update, ChangeType::Before), (Verdict::Delete, ChangeType::Delete)] {
+            for (verdict, change_type) in [(Verdict::Update, ChangeType::Before), (Verdict::Delete, ChangeType::Delete)]
+            {
                 let rows = (0_u32..).zip(here).filter(|(_, hit)| probed.verdicts[hit.change as usize] == verdict);
                 let rows = UInt32Array::from_iter_values(rows.map(|(row, _)| row));
                 feed.write(&take_record_batch(&batch, &rows)?, change_type).await?;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::streaming::StreamingTable;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
-use datafusion::catalog::streaming::StreamingTable;
 use futures::stream;
 
 use super::{Probed, Verdict};
@@ -57,7 +57,8 @@ fn wanted<F: Fn(usize) -> bool + Send>(
 pub(super) fn frame(probed: &Probed, session: &Session, verdicts: &[Verdict]) -> Result<DataFrame> {
     let is_chosen = probed.verdicts.iter().map(|verdict| verdicts.contains(verdict)).collect();
     let chosen = Chosen { changes: probed.changes.clone(), is_chosen, schema: probed.changes.schema() };
-    let table: Arc<dyn TableProvider> = Arc::new(StreamingTable::try_new(chosen.changes.schema(), vec![Arc::new(chosen)])?);
+    let table: Arc<dyn TableProvider> =
+        Arc::new(StreamingTable::try_new(chosen.changes.schema(), vec![Arc::new(chosen)])?);
     Ok(session.context().read_table(table)?)
 }
 

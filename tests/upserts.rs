@@ -1,0 +1,200 @@
+//! The upsert engine on random tables, against a plain fold and against the library's MERGE: same rows, same feed.
+//!
+//! `UPSERTS=1000` makes that many tables, `SEED=…` starts elsewhere.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::{Column, TableReference};
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::SessionContext;
+use deltalake::DeltaTable;
+use deltalake::delta_datafusion::DeltaCdfTableProvider;
+use lake::commit::Txn;
+use lake::session::Engine;
+use lake::stage::Staged;
+use lake::table::Definition;
+use lake::upsert::{DELETE, Upsert, older, same_key};
+use lake::{Clock, Lake, RunId, Table, TableName, columns};
+
+use crate::support::history::Dice;
+use crate::support::parallel;
+use crate::support::tables::{Changes, Feed, Fold, Shape, texts};
+
+const TABLES: u64 = 60;
+const SEED: u64 = 7_000;
+
+#[test]
+fn tables_hold_what_the_fold_holds_and_what_merge_makes() {
+    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
+    let seeds: Vec<u64> = (0..number("UPSERTS", TABLES)).map(|index| number("SEED", SEED) + index).collect();
+    parallel::all(
+        "tables",
+        &seeds,
+        |seed| format!("SEED={seed} UPSERTS=1"),
+        |seed| {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime")
+                .block_on(drive(*seed));
+        },
+    );
+}
+
+async fn drive(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let shape = Shape::new(&mut dice);
+    let folder = tempfile::tempdir().expect("a folder");
+    let lake = Lake::open("lake", folder.path(), Clock::system(), Engine::default()).expect("a lake");
+    let mut ours = create(&lake, "ours", &shape).await;
+    let mut merged = open(&create(&lake, "merged", &shape.for_merge()).await, folder.path()).await;
+    let mut fold = Fold::default();
+    for batch in 1..=2 + dice.below(6) {
+        let changes = shape.changes(&mut dice, batch);
+        let (figures, feed) = fold.apply(&shape, &changes);
+        let session = lake.session().expect("a session");
+        let frame = session.context().read_batch(changes.batch(&shape)).expect("changes");
+        let staged = Staged::write(frame).await.expect("staged");
+        let upsert = Upsert { keys: shape.keys.clone(), sequence: shape.sequence.clone() };
+        let probed = upsert.probe(&lake, &ours, &staged).await.expect("probed").with_mode(shape.mode);
+        assert_eq!(probed.figures, figures, "batch {batch} of {shape:?}");
+        let txns = vec![Txn::new("test", batch as i64)];
+        let run = RunId::new(lake.clock());
+        upsert.apply(&lake, &mut ours, &probed, txns, &run, "silver_committed").await.expect("applied");
+
+        let expected = fold.texts(&shape);
+        let provider = session.provider(&ours).await.expect("a scan");
+        let held = session.context().read_table(provider).expect("a table");
+        assert_eq!(sorted(&shape, held).await, expected, "batch {batch} of {shape:?}");
+        let delta = open(&ours, folder.path()).await;
+        assert_eq!(rows(&shape, &delta).await, expected, "read by the library, batch {batch} of {shape:?}");
+        assert_eq!(ours.row_count().expect("counts"), Some(expected.len() as u64), "rows that the log counts");
+        if shape.has_feed {
+            let held = plain(feed_of(&shape, &delta).await, shape.has_vectors);
+            assert_eq!(held, plain(feed.clone(), shape.has_vectors), "feed of batch {batch} of {shape:?}");
+        }
+        merged = merge(&shape, merged, &changes).await;
+        assert_eq!(rows(&shape, &merged).await, expected, "merged, batch {batch} of {shape:?}");
+        if shape.has_feed && !feed.is_empty() {
+            let held = plain(feed_of(&shape, &merged).await, false);
+            assert_eq!(held, plain(feed, false), "feed of a merge, batch {batch} of {shape:?}");
+        }
+    }
+}
+
+async fn create(lake: &Lake, name: &str, shape: &Shape) -> Table {
+    let on = |key: &str| (key.to_owned(), "true".to_owned());
+    let mut properties = Vec::new();
+    properties.extend(shape.has_feed.then(|| on("delta.enableChangeDataFeed")));
+    properties.extend(shape.has_vectors.then(|| on("delta.enableDeletionVectors")));
+    let partition_by = shape.partition_by.clone();
+    let definition = Definition { partition_by, properties, ..Definition::new(shape.schema()) };
+    let definition = definition.with_stats_columns(&shape.columns_with_stats());
+    lake.create_or_open(&TableName::silver(name), &definition).await.expect("a table")
+}
+
+/// The table as the library alone sees it.
+async fn open(table: &Table, folder: &std::path::Path) -> DeltaTable {
+    let path = folder.join("lake").join(table.name().folder());
+    let url = deltalake::ensure_table_uri(path.to_str().expect("UTF-8")).expect("a URL");
+    deltalake::open_table(url).await.expect("a table")
+}
+
+async fn rows(shape: &Shape, delta: &DeltaTable) -> Vec<String> {
+    let context: SessionContext = deltalake::delta_datafusion::create_session().into();
+    delta.update_datafusion_session(&context.state()).expect("a session");
+    let provider = delta.table_provider().await.expect("a scan");
+    sorted(shape, context.read_table(provider).expect("a table")).await
+}
+
+/// The rows of a table as text, sorted.
+async fn sorted(shape: &Shape, frame: DataFrame) -> Vec<String> {
+    let mut texts: Vec<String> = batches(shape, frame, &[]).await.iter().flat_map(texts).collect();
+    texts.sort();
+    texts
+}
+
+/// Rows with the columns of the shape in its types.
+async fn batches(shape: &Shape, frame: DataFrame, more: &[&str]) -> Vec<RecordBatch> {
+    let names = shape.fields.iter().map(|field| field.0.as_str()).chain(more.iter().copied());
+    let columns: Vec<Expr> = names.map(datafusion::logical_expr::ident).collect();
+    let batches = frame.select(columns).expect("columns").collect().await.expect("rows");
+    let schema = shape.schema();
+    let plain = |batch: &RecordBatch| {
+        let kinds = schema.fields().iter().map(|field| field.data_type().clone());
+        let kinds = kinds.chain(more.iter().map(|_| arrow::datatypes::DataType::Utf8));
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(kinds)
+            .map(|(column, kind)| arrow::compute::cast(column, &kind).expect("a type"));
+        let fields = batch
+            .schema()
+            .fields()
+            .iter()
+            .zip(columns.clone())
+            .map(|(field, column)| arrow::datatypes::Field::new(field.name(), column.data_type().clone(), true))
+            .collect::<Vec<_>>();
+        RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), columns.collect()).expect("rows")
+    };
+    batches.iter().map(plain).collect()
+}
+
+/// What the library reads as the feed of the newest version.
+async fn feed_of(shape: &Shape, delta: &DeltaTable) -> Feed {
+    let version = delta.version().expect("a version");
+    let scan = delta.clone().scan_cdf().with_starting_version(version).with_ending_version(version);
+    let context: SessionContext = deltalake::delta_datafusion::create_session().into();
+    let provider = DeltaCdfTableProvider::try_new(scan).expect("a feed");
+    let frame = context.read_table(Arc::new(provider)).expect("a feed");
+    let mut feed = Vec::new();
+    for batch in batches(shape, frame, &["_change_type"]).await {
+        let rows = batch.project(&(0..shape.fields.len()).collect::<Vec<_>>()).expect("columns");
+        let types = texts(&batch.project(&[shape.fields.len()]).expect("a column"));
+        feed.extend(types.into_iter().zip(texts(&rows)));
+    }
+    feed
+}
+
+/// A feed to be compared: with vectors an update reads as a delete and an insert.
+fn plain(mut feed: Feed, has_vectors: bool) -> Feed {
+    for (change_type, _) in feed.iter_mut().filter(|_| has_vectors) {
+        *change_type = match change_type.as_str() {
+            "update_preimage" => "delete".to_owned(),
+            "update_postimage" => "insert".to_owned(),
+            _ => continue,
+        };
+    }
+    feed.sort();
+    feed
+}
+
+/// The same changes by the library's MERGE.
+async fn merge(shape: &Shape, delta: DeltaTable, changes: &Changes) -> DeltaTable {
+    let context: SessionContext = deltalake::delta_datafusion::create_session().into();
+    let source = context.read_batch(changes.batch(shape)).expect("changes");
+    let of = |table: &'static str, name: &str| Expr::Column(Column::new(Some(TableReference::bare(table)), name));
+    let schema = shape.schema();
+    let same = shape.keys.iter().map(|key| same_key(&schema, key, of("target", key), of("source", key)));
+    let same = same.reduce(Expr::and).expect("keys");
+    let order = shape.sequence.iter().map(String::as_str).chain([columns::BATCH_ID]);
+    let stale = older(&order.map(|name| (of("source", name), of("target", name))).collect::<Vec<_>>());
+    let delete = of("source", DELETE);
+    let newer = stale.is_not_true();
+    let names: Vec<&str> = shape.fields.iter().map(|field| field.0.as_str()).collect();
+    let merge = delta.merge(source, same).with_source_alias("source").with_target_alias("target");
+    let merge = merge.with_session_state(Arc::new(context.state()));
+    let merge =
+        merge.when_matched_delete(|clause| clause.predicate(delete.clone().and(newer.clone()))).expect("a clause");
+    let merge = merge.when_matched_update(|clause| {
+        let clause = clause.predicate(newer.clone());
+        names.iter().fold(clause, |clause, name| clause.update(Column::from_name(*name), of("source", name)))
+    });
+    let merge = merge.expect("a clause").when_not_matched_insert(|clause| {
+        let clause = clause.predicate(delete.is_not_true());
+        names.iter().fold(clause, |clause, name| clause.set(Column::from_name(*name), of("source", name)))
+    });
+    merge.expect("a clause").await.expect("merged").0
+}
