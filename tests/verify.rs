@@ -13,7 +13,7 @@ use lake::write::TableWriter;
 use lake::{Clock, Lake, TableName};
 use serde_json::Value;
 
-use crate::support::program::{self, Outcome};
+use crate::support::program::Outcome;
 use crate::support::project::Project;
 
 const SPEC: &str = "
@@ -33,8 +33,7 @@ silver:
 ";
 
 fn verify(project: &Project, code: i32) -> (Value, Outcome) {
-    let outcome =
-        program::run("silver", project.path(), &["verify", "--rebuild", "--output", "json"], None).expect(code);
+    let outcome = project.silver(&["verify", "--rebuild", "--output", "json"]).expect(code);
     (serde_json::from_str::<Value>(&outcome.stdout).expect("JSON")[0].take(), outcome)
 }
 
@@ -117,7 +116,7 @@ fn a_table_that_is_behind_is_not_compared() {
     project.run();
     project.land("2.csv", b"op,id,status,ts\nI,2,new,2024-05-01T10:00:00Z\n", None);
     project.run_layer("bronze");
-    let outcome = program::run("silver", project.path(), &["verify", "--rebuild"], None).expect(1);
+    let outcome = project.silver(&["verify", "--rebuild"]).expect(1);
     assert!(outcome.stderr.contains("has not applied all of bronze.orders_cdc"), "{}", outcome.story());
-    program::run("silver", project.path(), &["verify", "orders"], None).expect(0);
+    project.silver(&["verify", "orders"]).expect(0);
 }

@@ -15,7 +15,7 @@ use lake::upsert::{differs, same_key};
 use lake::{Context, Error, ErrorKind, Lake, Layer, Result, Root, Table, TableName, columns};
 use serde_json::{Value, json};
 
-use crate::plan::TablePlan;
+use crate::plan::{Kept, TablePlan};
 
 /// Offenders that are named one by one.
 const NAMED_MAX: usize = 5;
@@ -88,19 +88,24 @@ pub async fn verify(lake: &Lake, plan: &TablePlan, rebuild: bool) -> Result<Verd
     let session = lake.session()?;
     let rows = session.context().read_table(session.provider(&table).await?)?;
     let all = rows.clone().count().await? as u64;
-    let mut checks = vec![unique(&rows, &plan.keys).await?, keyed(&rows, &plan.keys).await?];
+    let keys = plan.kept.row_keys(plan);
+    let mut checks = vec![unique(&rows, &keys, "no key comes twice").await?, keyed(&rows, &plan.keys).await?];
+    if let Kept::History(_) = plan.kept {
+        let current = rows.clone().filter(ident(columns::END_AT).is_null())?;
+        checks.push(unique(&current, &plan.keys, "no key has two current versions").await?);
+    }
     if rebuild {
         checks.extend(same_as_anew(lake, plan, &table, &session, rows).await?);
     }
     Ok(Verdict { table: plan.table.clone(), version: table.version(), rows: all, checks })
 }
 
-async fn unique(rows: &DataFrame, keys: &[String]) -> Result<Check> {
+async fn unique(rows: &DataFrame, keys: &[String], rule: &'static str) -> Result<Check> {
     let keys: Vec<Expr> = keys.iter().map(ident).collect();
     let twice = rows.clone().aggregate(keys.clone(), vec![count(lit(1)).alias(COUNT)])?;
     let twice =
         twice.filter(ident(COUNT).gt(lit(1)))?.sort(keys.into_iter().map(|key| key.sort(true, true)).collect())?;
-    check("no key comes twice", twice, words).await
+    check(rule, twice, words).await
 }
 
 async fn keyed(rows: &DataFrame, keys: &[String]) -> Result<Check> {
@@ -133,7 +138,7 @@ async fn same_as_anew(
     crate::run(&aside, plan, &RunContext::new(&aside)).await?;
     let anew = aside.existing(&plan.table).await?;
     let anew = session.context().read_table(session.provider(&anew).await?)?;
-    compare(table, &plan.keys, rows, anew).await
+    compare(table, &plan.kept.row_keys(plan), rows, anew).await
 }
 
 /// The application under which a silver table has what its bronze table has.
@@ -146,7 +151,7 @@ async fn compare(table: &Table, keys: &[String], held: DataFrame, anew: DataFram
     let schema = table.schema();
     // The batch of the last change depends on which of several equal ones came first.
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let values = || names.iter().copied().filter(|name| *name != columns::BATCH_ID);
+    let values = || names.iter().copied().filter(|name| ![columns::BATCH_ID, columns::DELETED_BATCH_ID].contains(name));
     let renamed = values().map(|name| ident(name).alias(format!("{SIDE}{name}")));
     let anew = anew.select(renamed.collect::<Vec<_>>())?;
     let held = held.select(values().map(ident).collect::<Vec<_>>())?;

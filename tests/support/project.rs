@@ -123,6 +123,11 @@ impl Project {
         program::run("bronze", self.path(), args, fault)
     }
 
+    /// Runs `silver` with these arguments.
+    pub(crate) fn silver(&self, args: &[&str]) -> Outcome {
+        program::run("silver", self.path(), args, None)
+    }
+
     /// `bronze`, `silver` or `gold`, run for its whole layer; must end with 0.
     pub(crate) fn run_layer(&self, layer: &str) -> Summary {
         let summary = summary_of(&program::run(layer, self.path(), &["run", "--output", "json"], None).expect(0));
