@@ -24,6 +24,7 @@ mod layout;
 mod quarantine;
 mod sample;
 mod snapshots;
+mod tables;
 mod upkeep;
 mod upserts;
 mod verify;

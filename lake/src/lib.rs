@@ -13,6 +13,7 @@ pub mod commit;
 pub mod error;
 pub mod events;
 pub mod fault;
+pub mod history;
 pub mod lakehouse;
 pub mod location;
 pub mod names;

@@ -100,8 +100,16 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Query`] when the scan cannot be planned.
     pub async fn register(&self, table: &Table) -> Result<()> {
+        self.register_named(table.name(), table).await
+    }
+
+    /// Makes a table known under another name of its layer.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub async fn register_named(&self, name: &TableName, table: &Table) -> Result<()> {
         let provider = self.provider(table).await?;
-        self.ctx.register_table(reference(table.name()), provider)?;
+        self.ctx.register_table(reference(name), provider)?;
         Ok(())
     }
 

@@ -58,6 +58,17 @@ pub(crate) struct DataFile {
     pub(crate) remove: Action,
 }
 
+/// What programs must know to read and write a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Protocol {
+    /// The version that readers must know.
+    pub reader: i32,
+    /// The version that writers must know.
+    pub writer: i32,
+    /// The features by name that they must know from version 3 and 7 on.
+    pub features: Vec<String>,
+}
+
 /// A table at the version that it was opened at; [`reload`](Table::reload) moves it to the newest.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -179,6 +190,36 @@ impl Table {
     /// [`ErrorKind::Table`] when the table is not loaded.
     pub fn file_count(&self) -> Result<usize> {
         Ok(self.delta.snapshot()?.log_data().num_files())
+    }
+
+    /// Bytes of the data files of the open version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn files_size(&self) -> Result<u64> {
+        let files = self.delta.snapshot()?.log_data();
+        Ok(files.iter().map(|file| u64::try_from(file.size()).unwrap_or(0)).sum())
+    }
+
+    /// Where the table is, as a URL.
+    pub fn location(&self) -> String {
+        self.delta.table_url().to_string()
+    }
+
+    /// What programs must know to read and write the table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn protocol(&self) -> Result<Protocol> {
+        let protocol = self.delta.snapshot()?.protocol();
+        fn names<F: ToString>(features: Option<&[F]>) -> impl Iterator<Item = String> {
+            features.into_iter().flatten().map(ToString::to_string)
+        }
+        let mut features: Vec<String> =
+            names(protocol.reader_features()).chain(names(protocol.writer_features())).collect();
+        features.sort();
+        features.dedup();
+        Ok(Protocol { reader: protocol.min_reader_version(), writer: protocol.min_writer_version(), features })
     }
 
     /// When the newest data file of the open version was written, in microseconds since the epoch; `None` without

@@ -12,10 +12,12 @@ use cli::{Failure, Printer};
 /// Ask the tables of the lake: `bronze.x`, `silver.y`, `gold.z`, `quarantine.x`
 ///
 /// Read-only: queries, EXPLAIN and DESCRIBE. Names keep their case; put others than plain lower-case ones in double
-/// quotes.
+/// quotes. A table as it was: `silver.orders VERSION AS OF 3` or `silver.orders@v3`, `silver.orders TIMESTAMP AS OF
+/// '2024-05-01 10:00:00'` (in the pipeline's zone unless it has an offset).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orchestrator query \"SELECT * FROM gold.daily_sales ORDER BY order_date\"
+  orchestrator query \"SELECT count(*) FROM silver.orders VERSION AS OF 3\"
   orchestrator query \"SELECT reason, count(*) FROM quarantine.orders_cdc GROUP BY 1\" --output csv")]
 pub(super) struct Args {
     /// The query, in DataFusion SQL
@@ -56,7 +58,8 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     };
     let planned: Vec<String> = project.tasks.iter().map(|task| task.name.to_string()).collect();
     // One more than is shown, to know whether there are more.
-    let mut answer = query::query(&lake, &planned, &args.sql, limit.map(|limit| limit.saturating_add(1))).await?;
+    let (zone, rows) = (project.header.timezone, limit.map(|limit| limit.saturating_add(1)));
+    let mut answer = query::query(&lake, &planned, zone, &args.sql, rows).await?;
     printer.data(&sink.begin(&answer.schema()))?;
     let mut left = limit.unwrap_or(usize::MAX);
     let mut more = false;

@@ -6,4 +6,5 @@ pub(crate) mod quarantine;
 pub(crate) mod query;
 mod record;
 pub(crate) mod rows;
+pub(crate) mod travel;
 mod value;

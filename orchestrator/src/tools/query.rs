@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use chrono_tz::Tz;
 use datafusion::common::{DataFusionError, SchemaError, TableReference};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -13,6 +14,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use futures::StreamExt;
 use lake::spec::{did_you_mean, nearest};
 use lake::{Error, ErrorKind, Lake, Layer, Result, TableName};
+
+use super::travel;
 
 /// What the engine writes before a message to say which part of it speaks.
 const PREFIXES: [&str; 4] = ["Error during planning: ", "Execution error: ", "Arrow error: ", "Cast error: "];
@@ -36,12 +39,13 @@ impl Answer {
 }
 
 /// Starts a query over the tables that it names, for `rows` rows at most. `planned` are the tasks of the spec, whose
-/// tables may not exist yet.
+/// tables may not exist yet; times without an offset are of `zone`.
 ///
 /// # Errors
 /// [`ErrorKind::Query`] when it is no query, or names a table or column that is not there, with the nearest names.
-pub(crate) async fn query(lake: &Lake, planned: &[String], sql: &str, rows: Option<usize>) -> Result<Answer> {
+pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, rows: Option<usize>) -> Result<Answer> {
     let session = lake.session()?;
+    let sql = &travel::rewritten(sql);
     let statement = parse(sql)?;
     if let Some(verb) = refused(&statement) {
         let error = Error::new(ErrorKind::Query, format!("`{verb}` is refused: this command only reads"));
@@ -54,10 +58,16 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], sql: &str, rows: Opti
     let mut missing = Vec::new();
     for reference in references {
         match table_name(&reference) {
-            Some(name) => match lake.table(&name).await? {
-                Some(table) => session.register(&table).await?,
-                None => missing.push(name.to_string()),
-            },
+            Some(named) => {
+                let (name, as_of) = travel::meant(&named, zone)?;
+                match (lake.table(&name).await?, as_of) {
+                    (Some(table), None) => session.register(&table).await?,
+                    (Some(table), Some(as_of)) => {
+                        session.register_named(&named, &travel::open(lake, &table, as_of).await?).await?;
+                    }
+                    (None, _) => missing.push(name.to_string()),
+                }
+            }
             None => missing.push(reference.to_string()),
         }
     }

@@ -1,14 +1,14 @@
-//! `orchestrator table`: upkeep of the tables of the lake.
+//! `orchestrator table vacuum`: files that nothing needs any more.
 
 use lake::report::grid::{Align, Grid};
 use lake::report::{EXIT_DONE, EXIT_FAILED, WIDTH, counted, error_text, size, thousands};
 use lake::run::RunContext;
-use lake::spec::{Duration, did_you_mean};
+use lake::spec::Duration;
 use lake::vacuum::{Leftover, leftovers, remove};
-use lake::{Clock, Error, Lake, TableName};
+use lake::{Error, Lake, TableName};
 use serde_json::{Value, json};
 
-use crate::spec::Project;
+use super::chosen;
 use cli::{Failure, Output, Printer};
 
 /// What was removed. Details: `files` and `bytes`, by table.
@@ -16,24 +16,8 @@ const VACUUMED: &str = "vacuum";
 /// Versions younger than this are what people go back to; writers of others may be that old.
 const RETAIN_UNASKED: Duration = Duration::from_days(7);
 
-/// Look after tables
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  orchestrator table vacuum --dry-run
-  orchestrator table vacuum silver.orders --retain '14 days'")]
 pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Command {
-    /// Remove files that no version inside the retention needs, and what killed runs left
-    Vacuum(Vacuum),
-}
-
-#[derive(Debug, clap::Args)]
-struct Vacuum {
     /// The tables: `silver.orders`; none is every table of the lake
     tables: Vec<String>,
     /// How long files that no version needs are kept. Older versions cannot be read any more. Default: what the table
@@ -68,14 +52,7 @@ impl Free {
     }
 }
 
-pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
-    let lake = project.header.lake(&project.folder, clock)?;
-    match &args.command {
-        Command::Vacuum(args) => vacuum(&lake, args, printer).await,
-    }
-}
-
-async fn vacuum(lake: &Lake, args: &Vacuum, printer: &Printer) -> Result<u8, Failure> {
+pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
     if let Some(retain) = args.retain.filter(|retain| *retain < RETAIN_UNASKED && !args.force) {
         let message = format!("`--retain {retain}` is less than 7 days: versions that people go back to would go");
         let hint = "add `--force` when nothing else writes to the tables and no reader needs older versions";
@@ -105,23 +82,6 @@ async fn vacuum(lake: &Lake, args: &Vacuum, printer: &Printer) -> Result<u8, Fai
         return Ok(EXIT_FAILED);
     }
     Ok(EXIT_DONE)
-}
-
-/// The tables of these names, in the order given; none is all.
-async fn chosen(lake: &Lake, names: &[String]) -> Result<Vec<TableName>, Failure> {
-    let there = lake.tables().await?;
-    if names.is_empty() {
-        return Ok(there);
-    }
-    let find = |name: &String| {
-        there.iter().find(|table| table.to_string() == *name).cloned().ok_or_else(|| {
-            let known: Vec<String> = there.iter().map(TableName::to_string).collect();
-            let hint = did_you_mean(name, known.iter().map(String::as_str));
-            let error = Error::spec(format!("there is no table `{name}` in {}", lake.root()));
-            error.hint(hint.unwrap_or_else(|| "tables are named by layer: `silver.orders`".to_owned()))
-        })
-    };
-    Ok(names.iter().map(find).collect::<Result<_, _>>()?)
 }
 
 fn summary(freed: &[Free]) -> String {

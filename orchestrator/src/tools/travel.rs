@@ -1,0 +1,157 @@
+//! Time travel in SQL: `silver.orders VERSION AS OF 3`, `silver.orders TIMESTAMP AS OF '2024-05-01'`,
+//! `silver.orders@v3`.
+//!
+//! The engine's SQL knows tables by name alone, so a table of an earlier version gets a name of its own, in which what
+//! was asked for stands behind an `@`. Texts, comments and quoted names are left as they are: the query is read in
+//! tokens, as the engine reads it.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono_tz::Tz;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use lake::{Error, ErrorKind, Lake, Result, Table, TableName};
+
+/// Which version of a table a query asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AsOf {
+    /// By its number.
+    Version(u64),
+    /// The newest at a moment.
+    Moment(DateTime<Utc>),
+}
+
+/// The query with names of their own for tables of earlier versions. What is no SQL stays as it is.
+pub(crate) fn rewritten(sql: &str) -> String {
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return sql.to_owned() };
+    let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+    let mut rest = &tokens[..];
+    while let Some((token, after)) = rest.split_first() {
+        match as_of(rest) {
+            Some((text, taken)) if rename(&mut out, &text) => rest = &rest[taken..],
+            _ => {
+                out.push(token.clone());
+                rest = after;
+            }
+        }
+    }
+    out.iter().map(Token::to_string).collect()
+}
+
+/// What is asked for at the beginning of these tokens, as `v3` or a time, and how many tokens say so.
+fn as_of(tokens: &[Token]) -> Option<(String, usize)> {
+    // `@v3`, directly behind the name.
+    if let [Token::AtSign, Token::Word(word), ..] = tokens {
+        return number(&word.value).map(|number| (format!("v{number}"), 2));
+    }
+    let said: Vec<(usize, &Token)> =
+        tokens.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Whitespace(_))).take(4).collect();
+    let [(first, Token::Word(what)), (_, Token::Word(is)), (_, Token::Word(of)), (last, value)] = said[..] else {
+        return None;
+    };
+    if first == 0 || !is.value.eq_ignore_ascii_case("as") || !of.value.eq_ignore_ascii_case("of") {
+        return None;
+    }
+    let text = match (what.value.to_ascii_lowercase().as_str(), value) {
+        ("version", Token::Number(number, _)) => format!("v{}", number.parse::<u64>().ok()?),
+        ("timestamp", Token::SingleQuotedString(at)) => at.clone(),
+        _ => return None,
+    };
+    Some((text, last + 1))
+}
+
+fn number(word: &str) -> Option<u64> {
+    word.strip_prefix(['v', 'V'])?.parse().ok()
+}
+
+/// Makes the name that ends the query so far one of a version; false when it does not end with a name.
+fn rename(out: &mut [Token], text: &str) -> bool {
+    let Some(Token::Word(word)) = out.last_mut() else { return false };
+    // A name is what it was; in quotes it may have any character.
+    word.value = format!("{}@{text}", word.value);
+    word.quote_style = Some('"');
+    true
+}
+
+/// The table and the version that a name of [`rewritten`] means; of any other name, the name itself.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when a time cannot be read. A time without an offset is one of `zone`.
+pub(crate) fn meant(name: &TableName, zone: Tz) -> Result<(TableName, Option<AsOf>)> {
+    let Some((table, text)) = name.name.split_once('@') else { return Ok((name.clone(), None)) };
+    let as_of = match number(text) {
+        Some(version) => AsOf::Version(version),
+        None => AsOf::Moment(moment(text, zone)?),
+    };
+    Ok((TableName::new(name.layer, table), Some(as_of)))
+}
+
+fn moment(text: &str, zone: Tz) -> Result<DateTime<Utc>> {
+    if let Ok(at) = DateTime::parse_from_rfc3339(&text.replacen(' ', "T", 1)) {
+        return Ok(at.to_utc());
+    }
+    let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"];
+    let naive = formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let naive = naive.or_else(|| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0));
+    naive.and_then(|naive| zone.from_local_datetime(&naive).earliest()).map(|at| at.to_utc()).ok_or_else(|| {
+        let error = Error::new(ErrorKind::Query, format!("`{text}` is not a time of {zone}"));
+        error.hint("write 2024-05-01, 2024-05-01 10:00:00 (in the pipeline's zone) or 2024-05-01T10:00:00Z")
+    })
+}
+
+/// Opens a table as it was.
+///
+/// # Errors
+/// [`ErrorKind::Table`] when that version is not there any more, or is not there yet.
+pub(crate) async fn open(lake: &Lake, table: &Table, as_of: AsOf) -> Result<Table> {
+    let version = match as_of {
+        AsOf::Version(version) => version,
+        AsOf::Moment(at) => lake::history::version_at(table, at).await?,
+    };
+    if version > table.version() {
+        let message = format!("table {} has no version {version}", table.name());
+        return Err(Error::new(ErrorKind::Table, message).hint(format!("its newest is {}", table.version())));
+    }
+    lake.table_at(table.name(), version).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_become_names() {
+        for (sql, expected) in [
+            ("SELECT 1 FROM silver.orders VERSION AS OF 3", "SELECT 1 FROM silver.\"orders@v3\""),
+            ("SELECT * FROM silver.orders@v12 o", "SELECT * FROM silver.\"orders@v12\" o"),
+            (
+                "SELECT * FROM silver.a timestamp as of '2024-05-01 10:00' JOIN silver.\"b-c\"@v0 USING (id)",
+                "SELECT * FROM silver.\"a@2024-05-01 10:00\" JOIN silver.\"b-c@v0\" USING (id)",
+            ),
+            ("SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3", "SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3"),
+            ("SELECT version AS of FROM t", "SELECT version AS of FROM t"),
+            ("SELECT timestamp '2024-05-01'", "SELECT timestamp '2024-05-01'"),
+        ] {
+            assert_eq!(rewritten(sql), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_means_a_version_or_a_moment() {
+        let zone = Tz::Europe__Lisbon;
+        let of = |text: &str| meant(&TableName::silver(text), zone);
+        let orders = || TableName::silver("orders");
+        assert_eq!(of("orders").expect("a name"), (orders(), None));
+        assert_eq!(of("orders@v3").expect("a name"), (orders(), Some(AsOf::Version(3))));
+        let at = |text: &str| AsOf::Moment(text.parse().expect("a time"));
+        for (text, expected) in [
+            ("2024-07-01", "2024-06-30T23:00:00Z"),
+            ("2024-07-01 10:00:00.5", "2024-07-01T09:00:00.5Z"),
+            ("2024-07-01T10:00:00+05:00", "2024-07-01T05:00:00Z"),
+            ("2024-07-01 10:00:00Z", "2024-07-01T10:00:00Z"),
+        ] {
+            assert_eq!(of(&format!("orders@{text}")).expect("a time"), (orders(), Some(at(expected))), "{text}");
+        }
+        let error = of("orders@soon").expect_err("no time");
+        assert_eq!(error.to_string(), "`soon` is not a time of Europe/Lisbon");
+    }
+}
