@@ -16,6 +16,7 @@ tasks:
   silver.orders_kept: {min_retry_interval: 0s}
   silver.orders_history: {min_retry_interval: 0s}
   silver.notes: {min_retry_interval: 0s}
+  silver.notes_list: {min_retry_interval: 0s}
   gold.totals: {min_retry_interval: 0s}
   gold.orders_daily: {min_retry_interval: 0s}
   gold.orders_changes: {min_retry_interval: 0s}
@@ -60,6 +61,12 @@ silver:
     keys: [id]
     sequence_by: []
     columns: {id: bigint not null, text: string}
+  notes_list:
+    source: notes_feed
+    keys: [id]
+    sequence_by: ['_file_path string']
+    columns: {id: bigint not null, text: string}
+    from_snapshot: true
 gold:
   totals:
     query: SELECT status, count(*) AS orders, sum(amount) AS amount FROM silver.orders GROUP BY status
@@ -84,7 +91,7 @@ const FILES: [[(&str, &[u8]); 4]; 2] = [
     ],
 ];
 
-const TABLES: [(&str, &[&str]); 11] = [
+const TABLES: [(&str, &[&str]); 12] = [
     ("bronze.orders_cdc", &["op", "order_id", "status", "amount", "ts", "_file_path", "_row_number"]),
     ("silver.orders", &["order_id", "status", "amount", "ts", "note"]),
     ("silver.orders_kept", &["order_id", "status", "ts", "note", "_is_deleted", "_deleted_sequence_1"]),
@@ -94,6 +101,7 @@ const TABLES: [(&str, &[&str]); 11] = [
     ("gold.orders_changes", &["order_id", "status", "amount", "snapshot_date", "_change"]),
     ("bronze.notes_feed", &["id", "text", "_file_path", "_row_number"]),
     ("silver.notes", &["id", "text"]),
+    ("silver.notes_list", &["id", "text"]),
     ("quarantine.notes_feed", &["_file_path", "_row_number", "reason"]),
     ("quarantine.orders_cdc", &["_file_path", "_row_number", "reason"]),
 ];
@@ -187,6 +195,7 @@ fn assert_is_what_the_files_say(tables: &[String]) {
     assert_eq!(of("gold.totals"), ["New | 1 | 6.00", "Paid | 1 | 21.00"]);
     assert_eq!(of("bronze.orders_cdc").len(), 12);
     assert_eq!(of("quarantine.orders_cdc").len(), 9);
+    assert_eq!(of("silver.notes_list"), ["1 | second"]);
     // What was deleted in the first round, what was deleted before its late insert, and what lives.
     let kept: Vec<bool> = of("silver.orders_kept").iter().map(|row| row.contains(" | true | ")).collect();
     assert_eq!(kept, [true, false, true, false], "{tables:#?}");

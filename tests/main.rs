@@ -17,6 +17,7 @@ mod commands;
 mod concurrency;
 mod crash;
 mod examples;
+mod extracts;
 mod histories;
 mod landing;
 mod layers;

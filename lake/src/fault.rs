@@ -28,6 +28,7 @@ pub const POINTS: &[&str] = &[
     "silver_quarantine_committed",
     "tombstones_committed",
     "versions_committed",
+    "extracts_committed",
     "silver_committed",
     "gold_data_written",
     "gold_committed",

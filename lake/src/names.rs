@@ -21,13 +21,15 @@ pub enum Layer {
     Tombstones,
     /// Changes that the rows of a silver table do not show, by silver table.
     Versions,
+    /// The full extracts that a silver table was compared with, by silver table.
+    Extracts,
     /// What the program keeps for itself as a whole: the event log.
     State,
 }
 
 impl Layer {
     /// Every layer, those of the user first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Bronze,
         Self::Silver,
         Self::Gold,
@@ -35,6 +37,7 @@ impl Layer {
         Self::Files,
         Self::Tombstones,
         Self::Versions,
+        Self::Extracts,
         Self::State,
     ];
 
@@ -48,6 +51,7 @@ impl Layer {
             Self::Files => "files",
             Self::Tombstones => "tombstones",
             Self::Versions => "versions",
+            Self::Extracts => "extracts",
             Self::State => "state",
         }
     }
@@ -58,6 +62,7 @@ impl Layer {
             Self::Files => "_state/files",
             Self::Tombstones => "_state/tombstones",
             Self::Versions => "_state/versions",
+            Self::Extracts => "_state/extracts",
             Self::State => "_state",
             user => user.as_str(),
         }
@@ -112,6 +117,11 @@ impl TableName {
     /// The changes of a silver table that its rows do not show.
     pub fn versions(table: impl Into<String>) -> Self {
         Self::new(Layer::Versions, table)
+    }
+
+    /// The full extracts that a silver table was compared with.
+    pub fn extracts(table: impl Into<String>) -> Self {
+        Self::new(Layer::Extracts, table)
     }
 
     /// The event log.

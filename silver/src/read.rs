@@ -1,11 +1,12 @@
 //! The records of bronze that a silver table has not seen, decoded on all cores as a table of changes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -45,6 +46,8 @@ pub(crate) struct Tally {
     pub(crate) ignored: u64,
     pub(crate) dropped: u64,
     pub(crate) warned: Vec<u64>,
+    /// Where files are full extracts: the batches and files that records were kept out of.
+    pub(crate) incomplete: BTreeSet<(i64, String)>,
 }
 
 /// Which records are read.
@@ -173,7 +176,7 @@ impl Decoding {
 
     async fn one(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.ctx.stop.check()?;
-        let (batch, left_out) = self.wanted.of(batch)?;
+        let (all, (batch, left_out)) = (batch, self.wanted.of(batch)?);
         let Decoded { changes, rejected, read, added, ignored, dropped, warned } = self.decoder.decode(&batch)?;
         self.ctx.meter.add_rows(read);
         if let Wanted::Beside { .. } = self.wanted {
@@ -187,6 +190,13 @@ impl Decoding {
             tally.rejected += rejected.len() as u64;
             tally.ignored += ignored;
             tally.dropped += dropped;
+            if self.decoder.takes_extracts() {
+                let refused = rejected.iter().map(|record| (record.batch_id, record.file_path.clone()));
+                tally.incomplete.extend(refused);
+                if left_out > 0 {
+                    tally.incomplete.extend(files_of(all)?);
+                }
+            }
             tally.warned.resize(warned.len(), 0);
             tally.warned.iter_mut().zip(warned).for_each(|(total, more)| *total += more);
         }
@@ -213,6 +223,15 @@ impl Wanted {
         };
         Ok((rows, left_out))
     }
+}
+
+/// The batches and files of records.
+fn files_of(records: &RecordBatch) -> Result<BTreeSet<(i64, String)>> {
+    let missing = || Error::internal("records do not say where they come from");
+    let batches = records.column_by_name(columns::BATCH_ID).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let paths = records.column_by_name(columns::FILE_PATH).and_then(|column| column.as_string_opt::<i32>());
+    let (batches, paths) = (batches.ok_or_else(missing)?, paths.ok_or_else(missing)?);
+    Ok((0..records.num_rows()).map(|row| (batches.value(row), paths.value(row).to_owned())).collect())
 }
 
 async fn collect(mut receiver: mpsc::Receiver<Vec<Rejected>>, rejects: Rejects) -> Result<(QuarantineWriter, Places)> {

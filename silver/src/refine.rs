@@ -21,6 +21,7 @@ use crate::change::Decoder;
 use crate::dedup;
 use crate::plan::TablePlan;
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
+use crate::snapshot::Extracted;
 
 /// Applies what bronze has and the table has not seen.
 ///
@@ -80,7 +81,8 @@ impl Refinement<'_> {
     async fn apply(&self, bronze: &Table, range: Range, held: Option<SchemaRef>) -> Result<TaskReport> {
         let session = self.lake.session()?;
         let landed = count(bronze, range, &session).await?;
-        if landed == 0 {
+        // Where files are full extracts one without records says something.
+        if landed == 0 && self.plan.snapshot.is_none() {
             let note = format!("{} has no rows yet", bronze.name());
             return self.nothing(Some(bronze), Some(note)).await;
         }
@@ -95,16 +97,17 @@ impl Refinement<'_> {
         let changes = changes(bronze, wanted, &decoder, Rejects::Refused(writer), &session, self.ctx).await?;
 
         let sequence = self.plan.sequence_columns();
-        let (last, superseded, Read { tally, writer, .. }) = self.last(changes, &sequence).await?;
+        let taken = self.taken(changes, (bronze, range), &decoder, &table, &side).await?;
+        let Extracted { last, tally, writer, counts, refused, notes, applied } = taken;
         let sifted = self.sift(last, &table, &side, &sequence, (range.after, false)).await?;
         let figures = Figures {
-            read: landed + tally.added,
-            applied: sifted.counts.applied,
-            superseded: superseded + sifted.counts.superseded,
-            stale: sifted.counts.stale,
-            quarantined: tally.rejected,
+            read: landed + tally.added + counts.absent,
+            applied: sifted.counts.applied + counts.unchanged,
+            superseded: sifted.counts.superseded + counts.superseded,
+            stale: sifted.counts.stale + counts.stale,
+            quarantined: tally.rejected + counts.refused,
             dropped: tally.dropped,
-            ignored: tally.ignored,
+            ignored: tally.ignored + counts.parts,
             ..Figures::default()
         };
         figures.check_silver(&self.plan.table)?;
@@ -113,17 +116,22 @@ impl Refinement<'_> {
 
         let point = "silver_quarantine_committed";
         writer.commit(&before, range.upto, point).await?;
+        if let Some(applied) = applied {
+            applied.remember(&self.ctx.run).await?;
+        }
         let rows = sifted.remember(|_| vec![Txn::new(&side, range.upto)], &self.ctx.run).await?;
         let outcome = rows.commit(self, &mut table, Txn::new(self.app(), range.upto), "silver_committed").await?;
         let mut report = self.report(bronze, &decoder, outcome, figures, &tally.warned);
         let joined =
             decoder.joined().iter().filter(|name| held.as_ref().is_some_and(|held| held.index_of(name).is_err()));
+        report.failed_files = refused;
+        report.notes.extend(notes);
         report.notes.extend(joined.map(|name| format!("column `{name}` joined: rows applied before stay null in it")));
         Ok(report)
     }
 
     /// The last change at each place, how many others there were, and what became of the records that are no change.
-    async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
+    pub(crate) async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
         let memory = self.lake.engine().memory_bytes;
         let last = dedup::last(changes.frame.clone(), &self.plan.once_per(), sequence, memory).await;
         let ((last, superseded), read) = self.finished(last, changes).await?;

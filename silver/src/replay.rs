@@ -144,6 +144,11 @@ impl Replay<'_> {
     /// Reads the records again and applies what passes; says what became of them, and the version of bronze.
     async fn send(&mut self, claim: &Claim, places: &Arc<Places>) -> Result<(Figures, u64)> {
         let Refinement { lake, plan, ctx } = self.refinement;
+        if plan.snapshot.is_some() {
+            let message =
+                format!("records of {} are parts of full extracts, and mean nothing without the rest", plan.table);
+            return Err(Error::data(message).hint("deliver the extract again, or discard the records"));
+        }
         let source = TableName::bronze(&plan.source);
         let bronze = lake.existing(&source).await?;
         let session = lake.session()?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
-        "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
+        "apply_as_truncates", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
         "truncates", "select", "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
     ]
 ))]
@@ -41,6 +41,10 @@ pub struct Table {
     /// What decides which of two changes of a key is newer: `column` or `column type`, the first part first; then
     /// arrival decides. `[]`: arrival alone. Default: that of the preset.
     pub sequence_by: Option<Vec<String>>,
+    /// Whether each file is a full extract: what it does not have is deleted.
+    pub from_snapshot: bool,
+    /// With `from_snapshot`: whether a file without records deletes every row. Default: it is refused.
+    pub allow_empty_snapshot: bool,
     /// The table's columns in this order, `name: type [not null]`.
     pub columns: Map<String>,
     /// The format of a column's dates or timestamps as text, where it is not ISO 8601: `%d-%b-%y %I.%M.%S%.f %p`.

@@ -8,6 +8,7 @@ mod record;
 mod rescue;
 mod resolve;
 mod view;
+mod whole;
 
 use std::sync::Arc;
 
@@ -60,6 +61,7 @@ pub struct Decoded {
 /// Decodes the records of one bronze table for one silver table.
 pub struct Decoder {
     plan: Arc<TablePlan>,
+    bronze: SchemaRef,
     view: View,
     resolved: Resolved,
     operation: OperationReader,
@@ -109,7 +111,8 @@ impl Decoder {
         let rows = resolved.rows();
         let fields = rows.fields().iter().map(|field| field.as_ref().clone());
         let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
-        Ok(Self { plan, view, resolved, operation, expectations, schema, file_order, notes })
+        let bronze = Arc::clone(bronze);
+        Ok(Self { plan, bronze, view, resolved, operation, expectations, schema, file_order, notes })
     }
 
     /// The columns of [`Decoded::changes`].

@@ -10,8 +10,9 @@ use lake::stage::Staged;
 use lake::upsert::{DELETE, same_key};
 use lake::{Result, Table, columns};
 
-use super::remembered::{IS_DELETE, NUMBER};
+use super::remembered::IS_DELETE;
 use crate::change::{FILE_RANK, FILE_TIME, OP_RANK};
+use crate::facts::NUMBER;
 use crate::order;
 use crate::plan::{Kept, TablePlan};
 

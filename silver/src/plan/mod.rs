@@ -1,6 +1,7 @@
 //! From the options of a table to a plan with resolved names; every problem at once.
 
 mod check;
+mod extracts;
 mod kept;
 
 use chrono_tz::Tz;
@@ -52,6 +53,8 @@ pub struct TablePlan {
     pub on_cast_error: OnBadValue,
     /// The conditions on rows.
     pub expectations: Vec<ExpectationPlan>,
+    /// Whether files are full extracts, and what is allowed to them.
+    pub snapshot: Option<SnapshotPlan>,
     /// What the table keeps of each key.
     pub kept: Kept,
     /// How long deletes are remembered.
@@ -62,6 +65,13 @@ pub struct TablePlan {
     pub change_data_feed: bool,
     /// The zone of text timestamps without an offset.
     pub zone: Tz,
+}
+
+/// How files are full extracts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotPlan {
+    /// Whether one without records deletes every row.
+    pub allow_empty: bool,
 }
 
 /// How a record says what it does.
@@ -152,6 +162,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     let columns = check.columns();
     check.keys(&columns);
     let sequence = check.sequence(&columns);
+    let snapshot = check.snapshot(&paths, &operation);
     let kept = check.kept(&columns);
     check.texts();
     check.partitions(&columns);
@@ -174,6 +185,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         joining: adds.then(|| raw.except_column_list.clone()),
         on_cast_error: raw.on_cast_error,
         expectations,
+        snapshot,
         kept,
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
         partition_by: raw.partition_by.clone(),
@@ -217,11 +229,9 @@ impl TablePlan {
         let named = [("row", row), ("before", before), ("delete_row", delete_row)];
         let paths = named.iter().filter_map(|(name, path)| Some(format!("; {name} {}", path.as_ref()?)));
         let paths = paths.collect::<String>();
-        format!(
-            "keys {}; sequence {sequence}; deletes by {operation}{paths}{}",
-            self.keys.join(", "),
-            self.kept.identity()
-        )
+        let extracts = if self.snapshot.is_some() { "; full extracts" } else { "" };
+        let kept = self.kept.identity();
+        format!("keys {}; sequence {sequence}; deletes by {operation}{paths}{extracts}{kept}", self.keys.join(", "))
     }
 }
 
