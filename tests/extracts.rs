@@ -41,7 +41,7 @@ fn drive(seed: u64) {
     let files = 1 + dice.below(3);
     let project = Project::new(&SPEC.replace("FILES", &files.to_string()));
     let mut extracts: Vec<(String, Extract)> = Vec::new();
-    let mut land = |dice: &mut Dice, extracts: &mut Vec<(String, Extract)>| {
+    let land = |dice: &mut Dice, extracts: &mut Vec<(String, Extract)>| {
         let name = format!("{:03}.csv", extracts.len());
         let before = extracts.last().map(|(_, extract)| extract.clone()).unwrap_or_default();
         let extract = next(dice, before);
