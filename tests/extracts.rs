@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::support::history::Dice;
 use crate::support::parallel;
+use crate::support::program;
 use crate::support::project::Project;
 use crate::support::rows::{Rows, Types, text_of};
 
@@ -69,6 +70,7 @@ fn drive(seed: u64) {
     extracts.push(("999.csv".to_owned(), last));
     assert_folded(&project, &extracts);
     project.assert_settled();
+    program::run("silver", project.path(), &["verify", "--rebuild", "--output", "json"], None).expect(0);
 }
 
 /// An extract a while later; it has one row at least.

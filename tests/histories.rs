@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::support::history::{Dice, History};
 use crate::support::parallel;
+use crate::support::program;
 use crate::support::project::{Project, midday_zone};
 use crate::support::rows::{Rows, text_of};
 
@@ -52,6 +53,10 @@ fn drive(seed: u64) {
         assert_folded(&project, &histories, run);
     }
     project.assert_settled();
+    if seed % 4 == 0 {
+        let args = ["verify", "--rebuild", "--output", "json"];
+        program::run("silver", project.path(), &args, None).expect(0);
+    }
 }
 
 fn spec(histories: &[History]) -> String {

@@ -44,6 +44,8 @@ impl Refinement<'_> {
         let (living, buried) = tombstones.without_stale(last).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.to_vec() };
         let probed = upsert.probe(self.lake, table, &living).await?;
+        // An extract was compared with every row.
+        let probed = if self.plan.snapshot.is_some() { probed.bound() } else { probed };
         let counts = Counts { applied: probed.figures.applied(), superseded: 0, stale: buried + probed.figures.stale };
         Ok(Sifted { counts, upsert, probed, memory: Memory::Tombstones(Box::new(tombstones)) })
     }

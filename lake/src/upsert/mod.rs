@@ -95,6 +95,7 @@ pub struct Probed {
     /// Files whose keys were read, and files that could not hold a key.
     scanned: (usize, usize),
     mode: WriteMode,
+    is_bound: bool,
     /// The counts.
     pub figures: UpsertFigures,
 }
@@ -107,13 +108,20 @@ impl Probed {
         scanned: (usize, usize),
         figures: UpsertFigures,
     ) -> Self {
-        Self { changes, verdicts, touched, scanned, mode: WriteMode::default(), figures }
+        Self { changes, verdicts, touched, scanned, mode: WriteMode::default(), is_bound: false, figures }
     }
 
     /// Asks for another way to replace rows than [`WriteMode::Auto`].
     #[must_use]
     pub fn with_mode(self, mode: WriteMode) -> Self {
         Self { mode, ..self }
+    }
+
+    /// Binds the changes to the version that they were probed against: they follow from more of it than the rows that
+    /// they meet, so they are not committed to a newer one.
+    #[must_use]
+    pub fn bound(self) -> Self {
+        Self { is_bound: true, ..self }
     }
 
     /// The deletes among the changes that are not stale, with all their columns.

@@ -24,7 +24,7 @@ pub(super) async fn commit(
     for _ in 0..ATTEMPTS_MAX {
         match table.commit(commit.clone()).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                if !fits(upsert, lake, &before, table, probed).await? {
+                if probed.is_bound || !fits(upsert, lake, &before, table, probed).await? {
                     return Err(error);
                 }
                 tracing::debug!(table = %table.name(), "the files of an upsert are committed to a newer version");
