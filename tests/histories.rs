@@ -53,7 +53,7 @@ fn drive(seed: u64) {
         assert_folded(&project, &histories, run);
     }
     project.assert_settled();
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         let args = ["verify", "--rebuild", "--output", "json"];
         program::run("silver", project.path(), &args, None).expect(0);
     }

@@ -167,7 +167,7 @@ fn distinct(left: Expr, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsDistinctFrom, Box::new(right)))
 }
 
-/// The row keys of a plan with the table that they are of.
+/// True where one of them is; none without any.
 fn or_all(parts: impl Iterator<Item = Expr>) -> Option<Expr> {
     parts.reduce(Expr::or)
 }

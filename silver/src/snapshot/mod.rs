@@ -6,6 +6,7 @@
 //! whole. One that records were kept out of (they are in quarantine) deletes nothing: what is missing in it may have
 //! been among them.
 
+mod applied;
 mod compare;
 mod extracts;
 mod files;
@@ -16,7 +17,7 @@ use lake::report::FailedFile;
 use lake::stage::Staged;
 use lake::{Result, Table};
 
-pub(crate) use self::extracts::Applied;
+pub(crate) use self::applied::Applied;
 use self::extracts::{Extracts, Fate};
 use self::files::Files;
 use crate::change::Decoder;
