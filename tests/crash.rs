@@ -38,6 +38,8 @@ silver:
     keys: [order_id]
     sequence_by: [ts]
     columns: {order_id: bigint not null, status: string, amount: 'decimal(12,2)', ts: timestamp}
+    deletion_vectors: true
+    write_mode: merge_on_read
   orders_kept:
     source: orders_cdc
     cdc: plain

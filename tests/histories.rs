@@ -73,8 +73,10 @@ fn spec(histories: &[History]) -> String {
                  columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}"
             )
         };
-        silver.push_str(&table("h", ", ts: timestamp", ""));
-        silver.push_str(&table("p", "", &format!("    {}\n", past.options())));
+        // Every other history marks its rows as deleted.
+        let vectors = if number % 2 == 1 { "    deletion_vectors: true\n    write_mode: merge_on_read\n" } else { "" };
+        silver.push_str(&table("h", ", ts: timestamp", vectors));
+        silver.push_str(&table("p", "", &format!("    {}\n{vectors}", past.options())));
         gold.push_str(&format!(
             "  h{number}:\n    query: SELECT k1 % 2 AS digit, count(*) AS n, sum(amount) AS total \
              FROM silver.h{number} GROUP BY k1 % 2\n"

@@ -23,6 +23,7 @@ mod landing;
 mod layers;
 mod layout;
 mod quarantine;
+mod races;
 mod sample;
 mod snapshots;
 mod tables;

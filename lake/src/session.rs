@@ -4,6 +4,7 @@
 //! does not fit is an error, and timestamps are in microseconds. Whole-number `+`, `-` and `*` are
 //! DataFusion's and wrap.
 
+mod scan;
 mod sum;
 mod time;
 
@@ -120,31 +121,6 @@ impl Session {
     pub fn register_as(&self, name: &str, provider: Arc<dyn TableProvider>) -> Result<()> {
         self.ctx.register_table(TableReference::bare(name), provider)?;
         Ok(())
-    }
-
-    /// A scan of a table at the version that is open, readable by this session.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Query`] when the scan cannot be planned.
-    pub async fn provider(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
-        self.scan(table, None).await
-    }
-
-    /// A scan of some data files of a table alone, by their paths in the log.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Query`] when the scan cannot be planned.
-    pub(crate) async fn files(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
-        self.scan(table, Some(paths)).await
-    }
-
-    async fn scan(&self, table: &Table, paths: Option<Vec<String>>) -> Result<Arc<dyn TableProvider>> {
-        table.delta().update_datafusion_session(&self.ctx.state())?;
-        let mut provider = table.delta().table_provider().with_session(Arc::new(self.ctx.state()));
-        if let Some(paths) = paths {
-            provider = provider.with_file_paths(paths);
-        }
-        provider.await.map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))
     }
 
     /// Plans a query. Only queries are accepted: nothing can be made, changed or set.

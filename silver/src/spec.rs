@@ -11,8 +11,13 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
+<<<<<<< HEAD
         "apply_as_truncates", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
         "truncates", "select", "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
+=======
+        "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
+        "truncates", "select", "zorder_by", "properties", "constraints", "generated"
+>>>>>>> 5715563 (silver: rows may be marked as deleted instead of files written anew; write_mode and deletion_vectors)
     ]
 ))]
 pub struct Table {
@@ -78,6 +83,26 @@ pub struct Table {
     pub partition_by: Vec<String>,
     /// Whether the table records its changes as Delta's change data feed. Default true.
     pub change_data_feed: Option<bool>,
+    /// How rows are replaced that a change meets.
+    pub write_mode: WriteMode,
+    /// Whether rows may be marked as deleted in files that stay, which makes small changes of large files cheap. Readers
+    /// must know Delta's deletion vectors: Spark from Delta 2.4, Databricks, Fabric, Trino, delta-rs from 1.1 and
+    /// DuckDB do.
+    pub deletion_vectors: bool,
+}
+
+/// How rows are replaced that a change meets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteMode {
+    /// File by file, by what costs less; always by writing files anew where `deletion_vectors` is false.
+    #[default]
+    Auto,
+    /// Files with such rows are written anew.
+    CopyOnWrite,
+    /// Such rows are marked as deleted, and the new ones go to new files. It needs `deletion_vectors`. A file that has
+    /// lost more than a quarter of its rows is written anew when it is touched.
+    MergeOnRead,
 }
 
 /// Producers of changes that the program knows.

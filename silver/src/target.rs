@@ -56,6 +56,9 @@ impl Refinement<'_> {
         if self.plan.change_data_feed {
             properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
         }
+        if self.plan.deletion_vectors {
+            properties.push(("delta.enableDeletionVectors".to_owned(), "true".to_owned()));
+        }
         let definition = Definition {
             partition_by: self.plan.partition_by.clone(),
             properties,
@@ -88,6 +91,8 @@ impl Refinement<'_> {
             );
             return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
         }
+        let app = format!("{}:vectors", self.plan.table);
+        table.allow_deletion_vectors(self.plan.deletion_vectors, &app, &self.ctx.run).await?;
         Ok(table)
     }
 

@@ -15,6 +15,7 @@
 mod create;
 mod metadata;
 mod redefine;
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,8 +4,6 @@ use super::probe::Touched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::Table;
 
-/// The property of a table that allows deletion vectors.
-const VECTORS: &str = "delta.enableDeletionVectors";
 /// Of a file of which more than one row in so many is deleted, the others are written anew when it is touched.
 const PURGE_ONE_IN: u64 = 4;
 /// A file of so few bytes is written anew as fast as its rows are marked.
@@ -25,7 +23,7 @@ pub enum WriteMode {
 
 /// Of each touched file, whether it is written anew.
 pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> Result<Vec<bool>> {
-    let vectors = allows_vectors(table)?;
+    let vectors = table.allows_deletion_vectors()?;
     if mode == WriteMode::MergeOnRead && !vectors {
         let message = format!("{} does not allow deletion vectors and is to be merged on read", table.name());
         return Err(Error::new(ErrorKind::Table, message).hint("set `deletion_vectors: true` as well"));
@@ -45,9 +43,4 @@ pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> 
             }
     };
     Ok(touched.iter().map(anew).collect())
-}
-
-/// True when the table allows deletion vectors.
-pub(super) fn allows_vectors(table: &Table) -> Result<bool> {
-    Ok(table.property(VECTORS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
 }

@@ -93,7 +93,7 @@ impl Refinement<'_> {
             Kept::Marked => Upsert { keys: plan.keys.clone(), sequence: plan.sequence_columns() },
             Kept::Current | Kept::History(_) => Upsert { keys: plan.kept.row_keys(plan), sequence: Vec::new() },
         };
-        let probed = upsert.probe(lake, table, &changed).await?.bound();
+        let probed = upsert.probe(lake, table, &changed).await?.bound().with_mode(plan.write_mode);
         let found = probed.figures;
         if found.stale + found.absent > 0 || found.applied() != changed.rows() {
             return Err(Error::internal(format!(

@@ -8,12 +8,13 @@ use lake::columns;
 use lake::schema::{ColumnType, TYPE_NAMES};
 use lake::session::Session;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
+use lake::upsert::WriteMode;
 
 use super::{ColumnPlan, Columns, ExpectationPlan, Operation, Paths, SequencePart};
 use crate::condition::condition;
 use crate::preset::Options;
 use crate::sequence::{SEQUENCE_TYPE_NAMES, SequenceType};
-use crate::spec::{Op, Table, Undeclared};
+use crate::spec::{self, Op, Table, Undeclared};
 use crate::written::{WRITTEN_TYPE_NAMES, Written};
 
 /// A table's options on the way to its plan.
@@ -237,6 +238,21 @@ impl Check<'_> {
         }
         if !names.is_empty() && names.iter().all(|name| self.entry.raw.partition_by.iter().any(|part| part == name)) {
             self.problems.add(Problem::at(&self.at("partition_by"), "every column is a partition column"));
+        }
+    }
+
+    pub(super) fn write_mode(&mut self) -> WriteMode {
+        match self.entry.raw.write_mode {
+            spec::WriteMode::Auto => WriteMode::Auto,
+            spec::WriteMode::CopyOnWrite => WriteMode::CopyOnWrite,
+            spec::WriteMode::MergeOnRead => {
+                if !self.entry.raw.deletion_vectors {
+                    let message = "`merge_on_read` marks rows as deleted, and `deletion_vectors` is false";
+                    self.problems
+                        .add(Problem::at(&self.at("write_mode"), message).hint("add `deletion_vectors: true`"));
+                }
+                WriteMode::MergeOnRead
+            }
         }
     }
 

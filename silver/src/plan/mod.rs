@@ -10,6 +10,7 @@ use lake::columns;
 use lake::schema::{Column, ColumnType};
 use lake::spec::{Entry, Problems};
 use lake::upsert::DELETE;
+use lake::upsert::WriteMode;
 
 use self::check::Check;
 pub(crate) use self::kept::position_names;
@@ -63,6 +64,10 @@ pub struct TablePlan {
     pub partition_by: Vec<String>,
     /// Whether the table has a change data feed.
     pub change_data_feed: bool,
+    /// How rows are replaced.
+    pub write_mode: WriteMode,
+    /// Whether rows may be marked as deleted.
+    pub deletion_vectors: bool,
     /// The zone of text timestamps without an offset.
     pub zone: Tz,
 }
@@ -168,6 +173,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     check.partitions(&columns);
     check.undeclared(&paths);
     let expectations = check.expectations(&columns);
+    let write_mode = check.write_mode();
     let raw = &entry.raw;
     let adds = raw.undeclared_columns == Some(Undeclared::Add);
     (problems.len() == before).then(|| TablePlan {
@@ -190,6 +196,8 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
         partition_by: raw.partition_by.clone(),
         change_data_feed: raw.change_data_feed.unwrap_or(true),
+        write_mode,
+        deletion_vectors: raw.deletion_vectors,
         zone,
     })
 }

@@ -1,0 +1,80 @@
+//! A table as a plan reads it: files with deleted rows apart from the others.
+//!
+//! The library scans a set of files with a deletion vector among them in one partition, without filters that skip rows.
+//! So files without vectors are scanned as ever, and those with vectors in as many scans as there are threads.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::view::ViewTable;
+use datafusion::dataframe::DataFrame;
+use deltalake::kernel::LogicalFileView;
+
+use super::Session;
+use crate::error::{Error, Result};
+use crate::table::Table;
+
+impl Session {
+    /// A scan of a table at the version that is open, readable by this session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
+    pub async fn provider(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
+        if table.has_deletion_vectors()? { self.apart(table).await } else { self.scan(table, None).await }
+    }
+
+    /// A scan of some data files of a table alone, by their paths in the log.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
+    pub(crate) async fn files(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
+        self.scan(table, Some(paths)).await
+    }
+
+    /// The files without deleted rows in one scan, the others dealt out over several.
+    async fn apart(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
+        let log = table.delta().snapshot()?.log_data();
+        let (marked, whole): (Vec<LogicalFileView>, Vec<LogicalFileView>) =
+            log.iter().partition(|file| file.deletion_vector_descriptor().is_some());
+        let mut scans = vec![paths(whole)];
+        scans.extend(dealt(marked, self.ctx.state().config().target_partitions()).into_iter().map(paths));
+        let mut all: Option<DataFrame> = None;
+        for paths in scans.into_iter().filter(|paths| !paths.is_empty()) {
+            let part = self.ctx.read_table(self.scan(table, Some(paths)).await?)?;
+            all = Some(match all {
+                Some(all) => all.union(part)?,
+                None => part,
+            });
+        }
+        match all {
+            Some(all) => Ok(Arc::new(ViewTable::new(all.into_unoptimized_plan(), None))),
+            None => self.scan(table, None).await,
+        }
+    }
+
+    async fn scan(&self, table: &Table, paths: Option<Vec<String>>) -> Result<Arc<dyn TableProvider>> {
+        table.delta().update_datafusion_session(&self.ctx.state())?;
+        let mut provider = table.delta().table_provider().with_session(Arc::new(self.ctx.state()));
+        if let Some(paths) = paths {
+            provider = provider.with_file_paths(paths);
+        }
+        provider.await.map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))
+    }
+}
+
+fn paths(files: Vec<LogicalFileView>) -> Vec<String> {
+    files.iter().map(|file| file.path().into_owned()).collect()
+}
+
+/// Files in so many groups of about the same size, the largest first into the smallest group.
+fn dealt(mut files: Vec<LogicalFileView>, groups: usize) -> Vec<Vec<LogicalFileView>> {
+    files.sort_by_key(|file| std::cmp::Reverse(file.size()));
+    let mut dealt: Vec<(i64, Vec<LogicalFileView>)> = (0..groups.max(1)).map(|_| (0, Vec::new())).collect();
+    for file in files {
+        if let Some((size, group)) = dealt.iter_mut().min_by_key(|(size, _)| *size) {
+            *size += file.size();
+            group.push(file);
+        }
+    }
+    dealt.into_iter().map(|(_, files)| files).collect()
+}
