@@ -29,5 +29,6 @@ mod snapshots;
 mod tables;
 mod upkeep;
 mod upserts;
+mod vectors;
 mod verify;
 mod watch;

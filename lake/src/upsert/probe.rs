@@ -72,6 +72,12 @@ struct Changes {
     delete: ArrayRef,
 }
 
+/// The files that may hold keys, and what tells so.
+struct Candidates {
+    files: Vec<LogicalFileView>,
+    pruning: Pruning,
+}
+
 /// What the changes are looked for with.
 struct Search {
     files: Files,
@@ -88,9 +94,9 @@ pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: 
     let snapshot = table.delta().snapshot()?;
     let log = snapshot.log_data();
     let candidates = candidates(upsert, table, &read, |_| true)?;
-    let (scanned, skipped) = (candidates.len(), log.num_files() - candidates.len());
-    let seen = search(upsert, lake, table, read.keys.clone(), read.order.clone(), candidates).await?;
+    let (scanned, skipped) = (candidates.files.len(), log.num_files() - candidates.files.len());
     let mut verdicts = initial(&read);
+    let seen = search(upsert, lake, table, read, candidates).await?;
     let mut touched = Vec::new();
     for seen in seen {
         let mut hits = Vec::new();
@@ -124,7 +130,7 @@ pub(super) async fn meets(
 ) -> Result<bool> {
     let read = read_changes(upsert, table, changes)?;
     let candidates = candidates(upsert, table, &read, is_new)?;
-    let seen = search(upsert, lake, table, read.keys, read.order, candidates).await?;
+    let seen = search(upsert, lake, table, read, candidates).await?;
     Ok(seen.iter().any(|seen| !seen.met.is_empty()))
 }
 
@@ -165,17 +171,15 @@ fn candidates(
     table: &Table,
     changes: &Changes,
     wanted: impl Fn(&LogicalFileView) -> bool,
-) -> Result<Vec<LogicalFileView>> {
+) -> Result<Candidates> {
     if upsert.keys.is_empty() {
         return Err(Error::internal("an upsert needs keys"));
     }
     let log = table.delta().snapshot()?.log_data();
-    if changes.delete.is_empty() {
-        return Ok(Vec::new());
-    }
     let pruning = Pruning::new(&upsert.keys, &changes.keys, &table.partition_columns()?)?;
-    let may = pruning.files(&log)?;
-    Ok(log.iter().zip(may).filter(|(file, may)| *may && wanted(file)).map(|(file, _)| file).collect())
+    let may = if changes.delete.is_empty() { vec![false; log.num_files()] } else { pruning.files(&log)? };
+    let files = log.iter().zip(may).filter(|(file, may)| *may && wanted(file)).map(|(file, _)| file);
+    Ok(Candidates { files: files.collect(), pruning })
 }
 
 /// The rows of these files that have the key of a change.
@@ -183,22 +187,21 @@ async fn search(
     upsert: &Upsert,
     lake: &Lake,
     table: &Table,
-    keys: Vec<ArrayRef>,
-    parts: Vec<ArrayRef>,
-    candidates: Vec<LogicalFileView>,
+    changes: Changes,
+    Candidates { files, pruning }: Candidates,
 ) -> Result<Vec<Seen>> {
-    if candidates.is_empty() {
+    if files.is_empty() {
         return Ok(Vec::new());
     }
     let search = Arc::new(Search {
         files: Files::of(table)?,
-        pruning: Pruning::new(&upsert.keys, &keys, &table.partition_columns()?)?,
-        index: Index::new(keys)?,
+        pruning,
+        index: Index::new(changes.keys)?,
         keys: upsert.keys.clone(),
         order: upsert.order_in(&table.schema()).map(str::to_owned).collect(),
-        parts,
+        parts: changes.order,
     });
-    let tasks = stream::iter(candidates.into_iter().map(|file| {
+    let tasks = stream::iter(files.into_iter().map(|file| {
         let search = Arc::clone(&search);
         async move {
             let seen = tokio::spawn(async move { search.look(file).await }).await;
