@@ -151,7 +151,8 @@ fn fold(rows: &mut Rows, changes: &[(i64, Option<i64>)]) {
     for (key, sequence) in changes {
         match sequence {
             Some(sequence) => {
-                drop(rows.entry(*key).and_modify(|held| *held = (*held).max(*sequence)).or_insert(*sequence))
+                let held = rows.entry(*key).or_insert(*sequence);
+                *held = (*held).max(*sequence);
             }
             None => drop(rows.remove(key)),
         }

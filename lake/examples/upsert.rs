@@ -2,6 +2,8 @@
 //!
 //! `upsert STORAGE TABLE CHANGES KEY SEQUENCE [auto|copy_on_write|merge_on_read]`: the table is `STORAGE/silver/TABLE`,
 //! the changes have its columns and perhaps `op`, which is `D` for a delete. It commits, and prints one line of JSON.
+//! `upsert query STORAGE TABLE SQL` computes a query over the table, which it calls `silver.TABLE`, and says how long that
+//! took.
 
 #![expect(clippy::print_stdout, reason = "what it measured is its output")]
 
@@ -18,6 +20,11 @@ use lake::{Clock, Error, Lake, Result, RunId, TableName};
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [query, storage, table, sql] = arguments.as_slice()
+        && query == "query"
+    {
+        return read(storage, table, sql).await;
+    }
     let [storage, table, changes, key, sequence, mode @ ..] = arguments.as_slice() else {
         return Err(Error::spec("usage: upsert STORAGE TABLE CHANGES KEY SEQUENCE [MODE]"));
     };
@@ -62,5 +69,25 @@ async fn main() -> Result<()> {
         "{{\"updated\": {}, \"inserted\": {}, \"deleted\": {}, \"stale\": {}, \"phases\": {{{phases}}}}}",
         figures.updated, figures.inserted, figures.deleted, figures.stale
     );
+    Ok(())
+}
+
+/// Computes a query five times, and prints the median of the seconds with the last answer.
+async fn read(storage: &str, table: &str, sql: &str) -> Result<()> {
+    let clock = Clock::system();
+    let lake = Lake::open(storage, Path::new("."), clock.clone(), Engine::default())?;
+    let table = lake.existing(&TableName::silver(table)).await?;
+    let mut taken = Vec::new();
+    let mut answer = String::new();
+    for _ in 0..5 {
+        let started = clock.now_micros();
+        let session = lake.session()?;
+        session.register(&table).await?;
+        let rows = session.sql(sql).await?.collect().await?;
+        taken.push(clock.now_micros() - started);
+        answer = arrow::util::pretty::pretty_format_batches(&rows)?.to_string();
+    }
+    taken.sort_unstable();
+    println!("{:.3} s\n{answer}", taken[2] as f64 / 1e6);
     Ok(())
 }
