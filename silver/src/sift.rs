@@ -43,13 +43,9 @@ impl Refinement<'_> {
         let tombstones = self.tombstones(table.schema(), side, sequence).await?;
         let (living, buried) = tombstones.without_stale(last).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.to_vec() };
-<<<<<<< HEAD
-        let probed = upsert.probe(self.lake, table, &living).await?;
+        let probed = upsert.probe(self.lake, table, &living).await?.with_mode(self.plan.write_mode);
         // An extract was compared with every row.
         let probed = if self.plan.snapshot.is_some() { probed.bound() } else { probed };
-=======
-        let probed = upsert.probe(self.lake, table, &living).await?.with_mode(self.plan.write_mode);
->>>>>>> 5715563 (silver: rows may be marked as deleted instead of files written anew; write_mode and deletion_vectors)
         let counts = Counts { applied: probed.figures.applied(), superseded: 0, stale: buried + probed.figures.stale };
         Ok(Sifted { counts, upsert, probed, memory: Memory::Tombstones(Box::new(tombstones)) })
     }

@@ -11,13 +11,8 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
-<<<<<<< HEAD
         "apply_as_truncates", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
-        "truncates", "select", "zorder_by", "write_mode", "deletion_vectors", "properties", "constraints", "generated"
-=======
-        "apply_as_truncates", "from_snapshot", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
         "truncates", "select", "zorder_by", "properties", "constraints", "generated"
->>>>>>> 5715563 (silver: rows may be marked as deleted instead of files written anew; write_mode and deletion_vectors)
     ]
 ))]
 pub struct Table {
