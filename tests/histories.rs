@@ -61,22 +61,24 @@ fn drive(seed: u64) {
 
 fn spec(histories: &[History]) -> String {
     let (mut bronze, mut silver, mut gold) = (String::new(), String::new(), String::new());
-    for (number, History { format, files_per_batch, past, .. }) in histories.iter().enumerate() {
+    for (number, History { format, files_per_batch, is_partial, past, .. }) in histories.iter().enumerate() {
+        let nulls = if *is_partial { ", json: {explicit_nulls: true}" } else { "" };
         bronze.push_str(&format!(
-            "  h{number}: {{path: h{number}/, format: {format}, settle: 0s, max_files_per_batch: {files_per_batch}}}\n"
+            "  h{number}: {{path: h{number}/, format: {format}, settle: 0s, max_files_per_batch: {files_per_batch}{nulls}}}\n"
         ));
-        let table = |name: &str, columns: &str, more: &str| {
+        let table = |name: &str, truncate: &str, columns: &str, more: &str| {
             format!(
                 "  {name}{number}:\n    source: h{number}\n    cdc: plain\n    \
-                 op: {{column: op, insert: [I], update: [U], delete: [D]}}\n    keys: [k1, k2]\n    \
+                 op: {{column: op, insert: [I], update: [U], delete: [D], {truncate}: [T]}}\n    keys: [k1, k2]\n    \
                  sequence_by: [ts timestamp]\n    \
                  columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}"
             )
         };
         // Every other history marks its rows as deleted.
         let vectors = if number % 2 == 1 { "    deletion_vectors: true\n    write_mode: merge_on_read\n" } else { "" };
-        silver.push_str(&table("h", ", ts: timestamp", vectors));
-        silver.push_str(&table("p", "", &format!("    {}\n{vectors}", past.options())));
+        let partial = format!("    partial_updates: {is_partial}\n{vectors}");
+        silver.push_str(&table("h", "truncate", ", ts: timestamp", &partial));
+        silver.push_str(&table("p", "ignore", "", &format!("    {}\n{vectors}", past.options())));
         gold.push_str(&format!(
             "  h{number}:\n    query: SELECT k1 % 2 AS digit, count(*) AS n, sum(amount) AS total \
              FROM silver.h{number} GROUP BY k1 % 2\n"

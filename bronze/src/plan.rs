@@ -81,6 +81,16 @@ pub enum Format {
 }
 
 impl SourcePlan {
+    /// Whether the table says of a null that it was there.
+    pub fn tells_absent_from_null(&self) -> bool {
+        matches!(&self.format, Format::Text(TextFormat::Json(JsonOptions { explicit_nulls: true }), _))
+    }
+
+    /// Whether the files are JSON.
+    pub fn is_json(&self) -> bool {
+        matches!(&self.format, Format::Text(TextFormat::Json(_), _))
+    }
+
     /// The name of the source.
     pub fn source(&self) -> &str {
         &self.table.name

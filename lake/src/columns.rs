@@ -31,6 +31,8 @@ pub const DELETED_SEQUENCE_PREFIX: &str = "_deleted_sequence_";
 pub const START_AT: &str = "__START_AT";
 /// In such a table: the sequence at which it holds no more; null for the current one.
 pub const END_AT: &str = "__END_AT";
+/// Which changes set the columns of a silver row that the last change of the row did not set, as JSON text.
+pub const SET_AT: &str = "_set_at";
 /// The day of a gold snapshot.
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
 /// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
@@ -105,9 +107,10 @@ pub fn is_technical(name: &str) -> bool {
         .any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
-/// True for a technical column of silver: its batch and its sequence columns.
+/// True for a technical column of silver: its batch, its sequence columns, and what partial updates need.
 pub fn is_silver_technical(name: &str) -> bool {
     name.eq_ignore_ascii_case(BATCH_ID)
+        || name.eq_ignore_ascii_case(SET_AT)
         || name.to_ascii_lowercase().strip_prefix(SEQUENCE_PREFIX).is_some_and(|rest| rest.parse::<u16>().is_ok())
 }
 

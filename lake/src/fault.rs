@@ -29,6 +29,7 @@ pub const POINTS: &[&str] = &[
     "tombstones_committed",
     "versions_committed",
     "extracts_committed",
+    "truncate_committed",
     "silver_committed",
     "gold_data_written",
     "gold_committed",

@@ -23,13 +23,15 @@ pub enum Layer {
     Versions,
     /// The full extracts that a silver table was compared with, by silver table.
     Extracts,
+    /// The newest truncate, by silver table.
+    Truncates,
     /// What the program keeps for itself as a whole: the event log.
     State,
 }
 
 impl Layer {
     /// Every layer, those of the user first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bronze,
         Self::Silver,
         Self::Gold,
@@ -38,6 +40,7 @@ impl Layer {
         Self::Tombstones,
         Self::Versions,
         Self::Extracts,
+        Self::Truncates,
         Self::State,
     ];
 
@@ -52,6 +55,7 @@ impl Layer {
             Self::Tombstones => "tombstones",
             Self::Versions => "versions",
             Self::Extracts => "extracts",
+            Self::Truncates => "truncates",
             Self::State => "state",
         }
     }
@@ -63,6 +67,7 @@ impl Layer {
             Self::Tombstones => "_state/tombstones",
             Self::Versions => "_state/versions",
             Self::Extracts => "_state/extracts",
+            Self::Truncates => "_state/truncates",
             Self::State => "_state",
             user => user.as_str(),
         }
@@ -122,6 +127,11 @@ impl TableName {
     /// The full extracts that a silver table was compared with.
     pub fn extracts(table: impl Into<String>) -> Self {
         Self::new(Layer::Extracts, table)
+    }
+
+    /// The newest truncate of a silver table.
+    pub fn truncates(table: impl Into<String>) -> Self {
+        Self::new(Layer::Truncates, table)
     }
 
     /// The event log.

@@ -167,6 +167,21 @@ impl Table {
         Ok(counts.sum())
     }
 
+    /// True when the statistics of every data file say that the column is null in all of its rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn is_all_null(&self, column: &str) -> Result<bool> {
+        let files = self.delta.snapshot()?.log_data();
+        Ok(files.iter().all(|file| {
+            let stats = file.stats().and_then(|stats| serde_json::from_str::<serde_json::Value>(&stats).ok());
+            stats.is_some_and(|stats| {
+                let nulls = stats["nullCount"][column].as_u64();
+                nulls.is_some() && nulls == stats["numRecords"].as_u64()
+            })
+        }))
+    }
+
     /// The values of a partition column among the data files of the open version, as the log writes them.
     ///
     /// # Errors

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use lake::session::Session;
 use lake::{Context, Result};
 
@@ -33,6 +35,8 @@ pub(crate) struct Misses {
     pub(crate) rows: Vec<usize>,
     /// Rows that the condition cannot be asked of, with the reason.
     pub(crate) failed: Vec<(usize, String)>,
+    /// The columns of the condition.
+    pub(crate) columns: Vec<usize>,
 }
 
 /// What becomes of such rows.
@@ -94,6 +98,7 @@ impl Ready {
             Action::Fail => Finding::Reject { kind: FAIL },
         };
         let text = format!("expectation `{}` is not met: {}", self.plan.name, self.plan.check);
-        Ok(Misses { finding, text, rows, failed })
+        let columns = collect_columns(&self.condition).iter().map(Column::index).collect();
+        Ok(Misses { finding, text, rows, failed, columns })
     }
 }

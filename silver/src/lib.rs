@@ -2,28 +2,34 @@
 //!
 //! A record's walk is the reading order: `read` takes the records that the table has not seen,
 //! [`change`] says what each does and types it ([`lake::cast`], [`written`], [`sequence`]; [`preset`] holds what each producer means), [`expect`] holds it to the spec's conditions,
-//! [`order`] and [`dedup`] keep the last change of each key, `sift` holds it against the table, where [`tombstones`]
-//! remember deletes and `history` folds tables that keep more than current rows, and [`refine`] counts every row and
-//! commits.
+//! [`order`] and [`dedup`] keep the last change of each key, `sift` holds it against the table, where [`tombstones`] and
+//! `truncates` remember deletes, `settle` and `fold` put updates that do not send every column into the rows they meet
+//! and `history` folds tables that keep more than current rows, and [`refine`] counts every row and commits.
 
 pub mod change;
 mod condition;
 pub mod dedup;
 pub mod expect;
 mod facts;
+mod fold;
 mod history;
 pub mod order;
 pub mod plan;
+mod position;
 pub mod preset;
 mod read;
 pub mod refine;
+mod registers;
 pub mod replay;
 pub mod sequence;
+mod set_at;
+mod settle;
 mod sift;
 mod snapshot;
 pub mod spec;
 mod target;
 pub mod tombstones;
+mod truncates;
 pub mod verify;
 pub mod written;
 

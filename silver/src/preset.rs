@@ -1,6 +1,7 @@
 //! What each producer of changes writes: a filled-in set of the options of a table, which the spec may override.
 
 use crate::spec::{DeleteFlag, FlagWhen, Op, Preset};
+use crate::written::base64_of;
 
 /// The options of a preset.
 #[derive(Debug, Clone, Default)]
@@ -23,14 +24,31 @@ pub struct Options {
     pub sequence_by: &'static [&'static str],
     /// Columns that begin so are the producer's own, and join no table by themselves.
     pub own: &'static [&'static str],
-    /// Of two changes with one sequence a delete is the older.
+    /// Of two changes with one sequence a delete is the older; without a sequence, of two of one file.
     pub deletes_first: bool,
     /// The column of an inline schema that says how values are written.
     pub inline_schema: Option<&'static str>,
-    /// Texts that stand for a value that was not sent because it did not change.
-    pub placeholders: &'static [&'static str],
+    /// What is done with records before they are read.
+    pub prepare: Option<Prepare>,
+    /// A column that an update does not have keeps its value.
+    pub partial_updates: bool,
+    /// The end of the name of a member that is true when another member, `NAME` of `NAME_isMissing`, was not sent.
+    pub says_missing: Option<&'static str>,
+    /// The text that stands for a value that was not sent because it did not change.
+    pub placeholder: Option<&'static str>,
     /// Files whose names begin so are of the first load, and come before the others.
     pub load_files: Option<&'static str>,
+}
+
+/// What is done with the records of a producer before they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepare {
+    /// `data` and `old` are arrays of rows.
+    RowArrays,
+    /// Documents are texts of extended JSON, in an envelope that may be inside of a Kafka record.
+    Documents,
+    /// `sort_keys` is an array that is compared part by part.
+    SortKeys,
 }
 
 /// The options of `preset`.
@@ -41,6 +59,15 @@ pub fn options(preset: Preset) -> Options {
         Preset::Dms => Options { op: op("Op", &["I"], &["U"], &["D"], &[]), load_files: Some("LOAD"), ..plain() },
         Preset::Debezium => debezium(),
         Preset::DebeziumFlattened => debezium_flattened(),
+        // https://debezium.io/documentation/reference/stable/connectors/mongodb.html#mongodb-events
+        Preset::DebeziumMongodb => Options {
+            prepare: Some(Prepare::Documents),
+            row: Some("after"),
+            delete_row: Some("key"),
+            op: op("op", &["c", "r"], &["u"], &["d"], &["m"]),
+            sequence_by: &["source.ts_ms bigint", "source.ord bigint"],
+            ..plain()
+        },
         // https://docs.airbyte.com/integrations/destinations/s3
         Preset::Airbyte => Options {
             unwrap: &["_airbyte_data"],
@@ -53,6 +80,18 @@ pub fn options(preset: Preset) -> Options {
             own: &["_airbyte_", "_ab_"],
             ..plain()
         },
+        // https://docs.oracle.com/en/middleware/goldengate/big-data/21.1/gadbd/: the operation model of the JSON and
+        // Avro formatters. Updates are compressed by default.
+        Preset::Goldengate => Options {
+            row: Some("after"),
+            before: Some("before"),
+            delete_row: Some("before"),
+            op: truncating(op("op_type", &["I"], &["U"], &["D"], &[]), "T"),
+            sequence_by: &["pos string"],
+            partial_updates: true,
+            says_missing: Some("_isMissing"),
+            ..plain()
+        },
         // https://maxwells-daemon.io/dataformat/
         Preset::Maxwell => Options {
             row: Some("data"),
@@ -60,6 +99,40 @@ pub fn options(preset: Preset) -> Options {
             delete_row: Some("data"),
             op: op("type", &["insert", "bootstrap-insert"], &["update"], &["delete"], MAXWELL_NO_CHANGE),
             sequence_by: &["ts bigint", "xid bigint"],
+            ..plain()
+        },
+        // https://github.com/alibaba/canal/blob/master/protocol/src/main/java/com/alibaba/otter/canal/protocol/FlatMessage.java
+        Preset::Canal => Options {
+            prepare: Some(Prepare::RowArrays),
+            row: Some("data"),
+            before: Some("old"),
+            delete_row: Some("data"),
+            op: truncating(op("type", &["INSERT"], &["UPDATE"], &["DELETE"], CANAL_NO_CHANGE), "TRUNCATE"),
+            sequence_by: &["es bigint", "id bigint"],
+            ..plain()
+        },
+        // https://docs.cloud.google.com/datastream/docs/events-and-streams
+        Preset::Datastream => Options {
+            prepare: Some(Prepare::SortKeys),
+            row: Some("payload"),
+            delete_row: Some("payload"),
+            op: op(
+                "source_metadata.change_type",
+                &["INSERT", "UPDATE-INSERT"],
+                &["UPDATE"],
+                &["DELETE", "UPDATE-DELETE"],
+                &[],
+            ),
+            delete_flag: flag("source_metadata.is_deleted", &["true"]),
+            sequence_by: &["sort_keys string"],
+            deletes_first: true,
+            ..plain()
+        },
+        // https://docs.snowflake.com/en/user-guide/streams-intro: an update is a delete and an insert.
+        Preset::Snowflake => Options {
+            op: op("METADATA$ACTION", &["INSERT"], &[], &["DELETE"], &[]),
+            own: &["METADATA$"],
+            deletes_first: true,
             ..plain()
         },
         // https://docs.delta.io/latest/delta-change-data-feed.html
@@ -102,7 +175,7 @@ fn debezium() -> Options {
         row: Some("after"),
         before: Some("before"),
         delete_row: Some("before"),
-        op: op("op", &["c", "r"], &["u"], &["d"], &["m"]),
+        op: truncating(op("op", &["c", "r"], &["u"], &["d"], &["m"]), "t"),
         // Postgres has a position in its log, MySQL one in its files; others have the time of the change.
         sequence_by: &[
             "source.lsn bigint",
@@ -112,7 +185,7 @@ fn debezium() -> Options {
             "source.ts_ms bigint",
         ],
         inline_schema: Some("schema"),
-        placeholders: DEBEZIUM_UNCHANGED,
+        placeholder: Some(DEBEZIUM_UNCHANGED),
         ..plain()
     }
 }
@@ -122,24 +195,28 @@ fn debezium_flattened() -> Options {
     Options {
         unwrap: &["payload"],
         unwrap_beside: Some("schema"),
-        op: op("__op", &["c", "r"], &["u"], &["d"], &["m"]),
+        op: truncating(op("__op", &["c", "r"], &["u"], &["d"], &["m"]), "t"),
         delete_flag: flag("__deleted", &["true"]),
         sequence_by: &["__lsn bigint", "__source_ts_ms bigint", "__ts_ms bigint"],
         own: &["__", "schema", "payload"],
         inline_schema: Some("schema"),
-        placeholders: DEBEZIUM_UNCHANGED,
+        placeholder: Some(DEBEZIUM_UNCHANGED),
         ..plain()
     }
 }
 
-/// The placeholder of a large value of Postgres that did not change: as text, as bytes, as JSON, in an array, in a map.
-const DEBEZIUM_UNCHANGED: &[&str] = &[
-    "__debezium_unavailable_value",
-    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
-    "\"__debezium_unavailable_value\"",
-    "[\"__debezium_unavailable_value\"]",
-    "{\"__debezium_unavailable_value\":\"__debezium_unavailable_value\"}",
-];
+/// The placeholder of a large value of Postgres that did not change.
+const DEBEZIUM_UNCHANGED: &str = "__debezium_unavailable_value";
+
+/// What stands for an unchanged value in columns of any type: as text, as the base64 or hex of bytes, as JSON, in an
+/// array, in a map.
+pub(crate) fn placeholders(text: &str) -> Vec<String> {
+    let quoted = format!("\"{text}\"");
+    let hex = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let coded = [base64_of(text.as_bytes()), hex];
+    let nested = [format!("[{quoted}]"), format!("{{{quoted}:{quoted}}}"), quoted];
+    [text.to_owned()].into_iter().chain(coded).chain(nested).collect()
+}
 
 const MAXWELL_NO_CHANGE: &[&str] = &[
     "bootstrap-start",
@@ -153,6 +230,21 @@ const MAXWELL_NO_CHANGE: &[&str] = &[
     "heartbeat",
 ];
 
+/// Statements of definition, and marks of transactions. A truncate is one that means something.
+const CANAL_NO_CHANGE: &[&str] = &[
+    "CREATE",
+    "ALTER",
+    "ERASE",
+    "QUERY",
+    "RENAME",
+    "CINDEX",
+    "DINDEX",
+    "GTID",
+    "XACOMMIT",
+    "XAROLLBACK",
+    "MHEARTBEAT",
+];
+
 fn plain() -> Options {
     Options::default()
 }
@@ -164,8 +256,14 @@ fn op(column: &str, insert: &[&str], update: &[&str], delete: &[&str], ignore: &
         insert: list(insert),
         update: list(update),
         delete: list(delete),
+        truncate: Vec::new(),
         ignore: list(ignore),
     })
+}
+
+/// With the value of a truncate.
+fn truncating(op: Option<Op>, value: &str) -> Option<Op> {
+    op.map(|op| Op { truncate: vec![value.to_owned()], ..op })
 }
 
 fn flag(column: &str, values: &[&str]) -> Option<DeleteFlag> {
@@ -180,6 +278,9 @@ mod tests {
 
     #[test]
     fn the_placeholder_of_bytes_is_that_of_text() {
-        assert_eq!(base64(DEBEZIUM_UNCHANGED[1]).as_deref(), Some(DEBEZIUM_UNCHANGED[0].as_bytes()));
+        let all = placeholders(DEBEZIUM_UNCHANGED);
+        assert_eq!(all[1], "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==");
+        assert_eq!(base64(&all[1]).as_deref(), Some(DEBEZIUM_UNCHANGED.as_bytes()));
+        assert_eq!(placeholders("x"), ["x", "eA==", "78", "[\"x\"]", "{\"x\":\"x\"}", "\"x\""]);
     }
 }

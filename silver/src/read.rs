@@ -22,6 +22,7 @@ use lake::{Error, Result, Table, columns};
 use tokio::sync::mpsc;
 
 use crate::change::{Decoded, Decoder};
+use crate::truncates::Truncate;
 
 /// Batches of rejected rows waiting to be encoded.
 const REJECTED_WAITING_MAX: usize = 16;
@@ -48,6 +49,11 @@ pub(crate) struct Tally {
     pub(crate) warned: Vec<u64>,
     /// Where files are full extracts: the batches and files that records were kept out of.
     pub(crate) incomplete: BTreeSet<(i64, String)>,
+    /// Truncates among the changes, and the newest of them.
+    pub(crate) truncates: u64,
+    pub(crate) truncate: Option<Truncate>,
+    /// Updates that did not send every column.
+    pub(crate) partial: u64,
 }
 
 /// Which records are read.
@@ -57,6 +63,8 @@ pub(crate) enum Wanted {
     Range { range: Range, except: Arc<Places> },
     /// These alone.
     Only(Arc<Places>),
+    /// Those of some batches once more, in silence.
+    Again { range: Range, except: Arc<Places> },
     /// Those that arrived in the same batches as `these`, without `except`. What cannot go on is passed over: it was
     /// told when it arrived.
     Beside { these: Arc<Places>, except: Arc<Places> },
@@ -94,7 +102,9 @@ pub(crate) async fn count(bronze: &Table, range: Range, session: &Session) -> Re
 async fn records(bronze: &Table, wanted: &Wanted, session: &Session) -> Result<DataFrame> {
     let batch_id = ident(columns::BATCH_ID);
     let wanted = match wanted {
-        Wanted::Range { range, .. } => batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto))),
+        Wanted::Range { range, .. } | Wanted::Again { range, .. } => {
+            batch_id.clone().gt(lit(range.after)).and(batch_id.lt_eq(lit(range.upto)))
+        }
         Wanted::Only(places) | Wanted::Beside { these: places, .. } => {
             let batches = places.batches();
             let (first, last) = (batches.first().copied().unwrap_or(0), batches.last().copied().unwrap_or(0));
@@ -177,17 +187,22 @@ impl Decoding {
     async fn one(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.ctx.stop.check()?;
         let (all, (batch, left_out)) = (batch, self.wanted.of(batch)?);
-        let Decoded { changes, rejected, read, added, ignored, dropped, warned } = self.decoder.decode(&batch)?;
+        let decoded = self.decoder.decode(&batch)?;
+        let Decoded { changes, truncates, rejected, refused, read, added, ignored, dropped, warned, partial } = decoded;
         self.ctx.meter.add_rows(read);
-        if let Wanted::Beside { .. } = self.wanted {
-            return Ok(changes);
-        }
+        let truncate = Truncate::newest_of(&truncates, self.decoder.sequence())?;
         {
             let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.truncate = Truncate::newer(tally.truncate.take(), truncate);
+            if let Wanted::Beside { .. } | Wanted::Again { .. } = self.wanted {
+                return Ok(changes);
+            }
             tally.read += read;
             tally.added += added;
+            tally.truncates += truncates.num_rows() as u64;
+            tally.partial += partial;
             tally.dropped += left_out;
-            tally.rejected += rejected.len() as u64;
+            tally.rejected += refused;
             tally.ignored += ignored;
             tally.dropped += dropped;
             if self.decoder.takes_extracts() {
@@ -208,18 +223,29 @@ impl Decoding {
 }
 
 impl Wanted {
+    /// The same records once more.
+    pub(crate) fn again(self) -> Self {
+        match self {
+            Self::Range { range, except } => Self::Again { range, except },
+            other => other,
+        }
+    }
+
     /// The rows of a batch that are wanted, and how many were left out by a decision.
     fn of(&self, batch: &RecordBatch) -> Result<(RecordBatch, u64)> {
         let mask = match self {
-            Self::Range { except, .. } if except.is_empty() => return Ok((batch.clone(), 0)),
-            Self::Range { except, .. } => not(&except.mask(batch)?)?,
+            Self::Range { except, .. } | Self::Again { except, .. } if except.is_empty() => {
+                return Ok((batch.clone(), 0));
+            }
             Self::Only(these) => these.mask(batch)?,
-            Self::Beside { except, .. } => not(&except.mask(batch)?)?,
+            Self::Range { except, .. } | Self::Again { except, .. } | Self::Beside { except, .. } => {
+                not(&except.mask(batch)?)?
+            }
         };
         let rows = filter_record_batch(batch, &mask)?;
         let left_out = match self {
             Self::Range { .. } => (batch.num_rows() - rows.num_rows()) as u64,
-            Self::Only(_) | Self::Beside { .. } => 0,
+            Self::Only(_) | Self::Again { .. } | Self::Beside { .. } => 0,
         };
         Ok((rows, left_out))
     }
@@ -259,13 +285,13 @@ async fn collect(mut receiver: mpsc::Receiver<Vec<Rejected>>, rejects: Rejects) 
 }
 
 /// A stream that can be read once, as a partition of a table.
-struct Once {
+pub(crate) struct Once {
     schema: SchemaRef,
     stream: Mutex<Option<SendableRecordBatchStream>>,
 }
 
 impl Once {
-    fn new(
+    pub(crate) fn new(
         schema: SchemaRef,
         stream: impl Stream<Item = datafusion::error::Result<RecordBatch>> + Send + 'static,
     ) -> Self {

@@ -14,6 +14,7 @@ use lake::commit::{Outcome, Txn, redoing};
 use lake::quarantine::{Before, QuarantineWriter};
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
+use lake::session::Session;
 use lake::stage::Staged;
 use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
 
@@ -21,6 +22,7 @@ use crate::change::Decoder;
 use crate::dedup;
 use crate::plan::TablePlan;
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
+use crate::sift::Arrived;
 use crate::snapshot::Extracted;
 
 /// Applies what bronze has and the table has not seen.
@@ -94,23 +96,29 @@ impl Refinement<'_> {
         let before = Before::of(self.lake, &self.plan.source, &self.plan.table, &side, reach, true).await?;
         let writer = QuarantineWriter::after(self.lake, &before, &self.ctx.run);
         let wanted = Wanted::Range { range, except: Arc::new(before.discarded().clone()) };
-        let changes = changes(bronze, wanted, &decoder, Rejects::Refused(writer), &session, self.ctx).await?;
-
+        let rejects = Rejects::Refused(writer);
         let sequence = self.plan.sequence_columns();
-        let taken = self.taken(changes, (bronze, range), &decoder, &table, &side).await?;
-        let Extracted { last, tally, writer, counts, refused, notes, applied } = taken;
-        let sifted = self.sift(last, &table, &side, &sequence, (range.after, false)).await?;
+        let arrival = (bronze, range, wanted, rejects);
+        let taken = self.taken(arrival, &decoder, &table, &side, &session).await?;
+        let Extracted { last, tally, mut writer, counts, refused, notes, applied } = taken;
+        let arrived = Arrived { changes: last, tally: &tally, beside: None, after: range.after, again: false };
+        let sifted = self.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
             read: landed + tally.added + counts.absent,
-            applied: sifted.counts.applied + counts.unchanged,
-            superseded: sifted.counts.superseded + counts.superseded,
-            stale: sifted.counts.stale + counts.stale,
+            applied: counts.unchanged,
+            superseded: counts.superseded,
+            stale: counts.stale,
             quarantined: tally.rejected + counts.refused,
             dropped: tally.dropped,
             ignored: tally.ignored + counts.parts,
             ..Figures::default()
         };
+        let figures = figures.and(sifted.figures);
         figures.check_silver(&self.plan.table)?;
+        for row in sifted.incomplete.clone() {
+            writer.push(row).await?;
+        }
+        let more = sifted.notes.clone();
         self.ctx.stop.check()?;
         fault::cross("silver_staged")?;
 
@@ -125,17 +133,46 @@ impl Refinement<'_> {
         let joined =
             decoder.joined().iter().filter(|name| held.as_ref().is_some_and(|held| held.index_of(name).is_err()));
         report.failed_files = refused;
-        report.notes.extend(notes);
+        report.notes.extend(notes.into_iter().chain(more));
         report.notes.extend(joined.map(|name| format!("column `{name}` joined: rows applied before stay null in it")));
         Ok(report)
     }
 
-    /// The last change at each place, how many others there were, and what became of the records that are no change.
-    pub(crate) async fn last(&self, changes: Changes, sequence: &[String]) -> Result<(Staged, u64, Read)> {
+    /// The changes that decide about each key, how many others there were, and what became of the records that are no
+    /// change. Updates that may not send every column are rare with some producers: their records are read once more
+    /// when there is one.
+    pub(crate) async fn deciding(
+        &self,
+        bronze: &Table,
+        wanted: Wanted,
+        decoder: &Arc<Decoder>,
+        rejects: Rejects,
+        session: &Session,
+    ) -> Result<(Staged, u64, Read)> {
+        let (keys, sequence, partial) = (&self.plan.keys, decoder.sequence(), &self.plan.partial);
+        let first = changes(bronze, wanted.clone(), decoder, rejects, session, self.ctx).await?;
+        if partial.is_on() && (partial.absent || partial.null) {
+            let made = dedup::deciding(first.frame.clone(), keys, sequence).await;
+            let ((kept, superseded), read) = self.finished(made, first).await?;
+            return Ok((kept, superseded, read));
+        }
         let memory = self.lake.engine().memory_bytes;
-        let last = dedup::last(changes.frame.clone(), &self.plan.once_per(), sequence, memory).await;
-        let ((last, superseded), read) = self.finished(last, changes).await?;
-        Ok((last, superseded, read))
+        let made = dedup::last(first.frame.clone(), &self.plan.once_per(), sequence, memory).await;
+        let ((kept, superseded), read) = self.finished(made, first).await?;
+        if read.tally.partial == 0 {
+            return Ok((kept, superseded, read));
+        }
+        let all = kept.rows() + superseded;
+        let passed_over = Rejects::Refused(QuarantineWriter::new(self.lake, &self.plan.source, &self.ctx.run));
+        let again = changes(bronze, wanted.again(), decoder, passed_over, session, self.ctx).await?;
+        let made = dedup::deciding(again.frame.clone(), keys, sequence).await;
+        let ((kept, superseded), _) = self.finished(made, again).await?;
+        if kept.rows() + superseded != all {
+            let message =
+                format!("{all} changes of {} were {} when they were read again", self.plan.table, kept.rows());
+            return Err(Error::new(ErrorKind::Accounting, message));
+        }
+        Ok((kept, superseded, read))
     }
 
     /// What was made of changes, and what became of the records that are none.

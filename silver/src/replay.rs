@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, ident, lit};
 use lake::accounting::Figures;
 use lake::columns::FileOrder;
 use lake::commit::Txn;
-use lake::quarantine::{Claim, Filter, Places, Quarantine, QuarantineWriter, Status};
+use lake::quarantine::{Again, Claim, Filter, Places, Quarantine, QuarantineWriter, Status};
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
 use lake::stage::Staged;
@@ -27,6 +27,8 @@ use crate::history::COUNTED;
 use crate::plan::{Kept, TablePlan};
 use crate::read::{Read, Rejects, Wanted, changes};
 use crate::refine::Refinement;
+use crate::sift::Arrived;
+use crate::truncates::Truncate;
 
 const KEY: &str = "__claimed_";
 /// How often claimed records are looked at again before the replay gives up.
@@ -161,7 +163,7 @@ impl Replay<'_> {
         let rejects = Rejects::Again(writer, Arc::clone(places), claim.number);
         let changes = changes(&bronze, Wanted::Only(Arc::clone(places)), &decoder, rejects, &session, ctx).await?;
         let staged = Staged::write(changes.frame.clone()).await;
-        let (claimed, Read { tally, writer, refused }) = self.refinement.finished(staged, changes).await?;
+        let (claimed, Read { tally, mut writer, mut refused }) = self.refinement.finished(staged, changes).await?;
         if tally.read != places.len() {
             writer.abort().await;
             let message =
@@ -170,26 +172,31 @@ impl Replay<'_> {
             return Err(Error::new(ErrorKind::Table, message).hint(hint));
         }
         let sequence = plan.sequence_columns();
-        let (last, superseded) = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
-        let sifted = self.refinement.sift(last, &table, &side, &sequence, (after, true)).await?;
+        let (kept, superseded, beside) = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
+        let arrived = Arrived { changes: kept, tally: &tally, beside, after, again: true };
+        let sifted = self.refinement.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
             read: places.len() + tally.added + self.reopened,
-            applied: sifted.counts.applied,
-            superseded: superseded + sifted.counts.superseded,
-            stale: sifted.counts.stale,
+            superseded,
             quarantined: tally.rejected + self.reopened,
             dropped: tally.dropped,
             ignored: tally.ignored,
             ..Figures::default()
         };
+        let figures = figures.and(sifted.figures);
         figures.check_silver(&plan.table)?;
+        for row in sifted.incomplete.clone() {
+            let first_seen_us = places.get(row.batch_id, &row.file_path, row.row_number).unwrap_or_default();
+            refused.add(row.batch_id, &row.file_path, row.row_number, 0);
+            writer.push_again(row, Again { first_seen_us, replay: claim.number }).await?;
+        }
         ctx.stop.check()?;
 
         self.quarantine.reopen(claim, &refused, writer, &ctx.run).await?;
         self.reopened += refused.len();
         let replay = Txn::new(format!("{side}:replay"), claim.txn().version);
-        let txns = |held: Option<i64>| vec![Txn::new(&side, held.map_or(after, |held| held.max(after))), replay];
-        let rows = sifted.remember(txns, &ctx.run).await?;
+        let own = |held: Option<i64>| Txn::new(&side, held.map_or(after, |held| held.max(after)));
+        let rows = sifted.remember(|held| vec![own(held), replay.clone()], &ctx.run).await?;
         rows.commit(&self.refinement, &mut table, claim.txn(), "silver_replayed").await?;
         if !claim.is_taken(&table).await? {
             let message = format!("replay {} of {} was taken over by another run", claim.number, plan.table);
@@ -199,9 +206,10 @@ impl Replay<'_> {
         Ok((figures, bronze.version()))
     }
 
-    /// The replayed changes that are the last at their place among all that arrived in the same batches, and how many
-    /// others there were. Where upserts and deletes have places of their own, the others of the key come along: which
-    /// of the two is the later must be seen.
+    /// The replayed changes that are the last at their place among all that arrived in the same batches, how many
+    /// others there were, and a truncate that arrived there. Where upserts and deletes have places of their own, the
+    /// others of the key come along: which of the two is the later must be seen. Where more than the last change of a
+    /// key may decide, all of them come.
     async fn last(
         &self,
         claimed: &Staged,
@@ -209,7 +217,7 @@ impl Replay<'_> {
         decoder: &Arc<Decoder>,
         places: &Arc<Places>,
         sequence: &[String],
-    ) -> Result<(Staged, u64)> {
+    ) -> Result<(Staged, u64, Option<Truncate>)> {
         let Refinement { lake, plan, ctx } = self.refinement;
         let session = lake.session()?;
         let names: Vec<String> = claimed.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -235,13 +243,17 @@ impl Replay<'_> {
         let ours = claimed.frame(&session).await?.select(keys)?.distinct()?;
         let beside = others.frame.clone().join_on(ours, JoinType::LeftSemi, on)?;
         let all = marked_as(claimed.frame(&session).await?, true)?.union(marked_as(beside, false)?)?;
+        if plan.partial.is_on() || plan.can_truncate() {
+            let (all, read) = self.refinement.finished(Staged::write(all).await, others).await?;
+            return Ok((all, 0, read.tally.truncate));
+        }
         let last = dedup::last(all, &plan.once_per(), sequence, lake.engine().memory_bytes).await;
         let ((last, _), _) = self.refinement.finished(last, others).await?;
         let (ours, _) = Staged::write_where(last.frame(&session).await?, COUNTED).await?;
         let superseded = claimed.rows() - ours.rows();
         Ok(match plan.kept {
-            Kept::Marked => (last, superseded),
-            Kept::Current | Kept::History(_) => (ours, superseded),
+            Kept::Marked => (last, superseded, None),
+            Kept::Current | Kept::History(_) => (ours, superseded, None),
         })
     }
 }

@@ -1,66 +1,109 @@
 //! What changes come to against what the table holds, before anything is committed: their figures, and the rows to
 //! write.
 
+use lake::accounting::Figures;
 use lake::commit::{Outcome, Txn};
+use lake::quarantine::Rejected;
 use lake::stage::Staged;
 use lake::upsert::{Probed, Upsert};
-use lake::{Result, RunId, Table};
+use lake::{Error, Result, RunId, Table};
 
 use crate::history::{Beside, Counts, Folded, is_needed};
+use crate::read::Tally;
 use crate::refine::Refinement;
-use crate::tombstones::Tombstones;
+use crate::settle::{Memory, Settled};
+use crate::tombstones::{Covered, Tombstones};
+use crate::truncates::{Truncate, Truncates};
+
+/// Changes as they were read.
+pub(crate) struct Arrived<'a> {
+    /// The last change at each place, and of keys with an update that did not send every column all.
+    pub(crate) changes: Staged,
+    pub(crate) tally: &'a Tally,
+    /// A truncate that arrived beside them and is not counted.
+    pub(crate) beside: Option<Truncate>,
+    /// The last batch that the table has applied.
+    pub(crate) after: i64,
+    /// Whether they come from quarantine.
+    pub(crate) again: bool,
+}
 
 /// Changes ready to be committed.
 pub(crate) struct Sifted<'a> {
     /// What became of them.
-    pub(crate) counts: Counts,
+    pub(crate) figures: Figures,
+    /// Records that go to quarantine after all.
+    pub(crate) incomplete: Vec<Rejected>,
+    pub(crate) notes: Vec<String>,
     upsert: Upsert,
     probed: Probed,
-    memory: Memory<'a>,
+    memory: Remember<'a>,
 }
 
 /// What is remembered of changes beside the rows.
-enum Memory<'a> {
-    Tombstones(Box<Tombstones<'a>>),
+enum Remember<'a> {
+    Deletes(Box<Tombstones<'a>>, Covered, Option<(Truncates, Truncate)>),
     Changes(Box<Beside<'a>>),
 }
 
 impl Refinement<'_> {
-    /// Holds changes, of which only the last at each place is there, against the table. `after` is the last batch that
-    /// the table has applied; `again` is true for changes from quarantine.
+    /// Holds changes against the table.
     pub(crate) async fn sift<'a>(
         &'a self,
-        last: Staged,
+        arrived: Arrived<'_>,
         table: &Table,
         side: &'a str,
         sequence: &'a [String],
-        (after, again): (i64, bool),
     ) -> Result<Sifted<'a>> {
+        let Arrived { changes, tally, beside, after, again } = arrived;
         if is_needed(self.plan) {
-            let Folded { upsert, probed, counts, beside } = self.fold(&last, table, side, after, again).await?;
-            return Ok(Sifted { counts, upsert, probed, memory: Memory::Changes(Box::new(beside)) });
+            let Folded { upsert, probed, counts, beside } = self.fold(&changes, table, side, after, again).await?;
+            let Counts { applied, superseded, stale } = counts;
+            return Ok(Sifted {
+                figures: Figures { applied, superseded, stale, ..Figures::default() },
+                incomplete: Vec::new(),
+                notes: Vec::new(),
+                upsert,
+                probed,
+                memory: Remember::Changes(Box::new(beside)),
+            });
         }
-        let tombstones = self.tombstones(table.schema(), side, sequence).await?;
-        let (living, buried) = tombstones.without_stale(last).await?;
+        let memory = self.memory(table, side, sequence).await?;
+        let settled = self.settle(changes, tally, beside, table, &memory).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.to_vec() };
-        let probed = upsert.probe(self.lake, table, &living).await?.with_mode(self.plan.write_mode);
-        // An extract was compared with every row.
-        let probed = if self.plan.snapshot.is_some() { probed.bound() } else { probed };
-        let counts = Counts { applied: probed.figures.applied(), superseded: 0, stale: buried + probed.figures.stale };
-        Ok(Sifted { counts, upsert, probed, memory: Memory::Tombstones(Box::new(tombstones)) })
+        let probed = upsert.probe(self.lake, table, &settled.changes).await?.with_mode(self.plan.write_mode);
+        // An extract was compared with every row, and so is a truncate.
+        let is_bound = self.plan.snapshot.is_some() || settled.truncate.is_some();
+        let probed = if is_bound { probed.bound() } else { probed };
+        let found = probed.figures;
+        let Settled { folded, mut figures, covered, truncate, incomplete, notes, .. } = settled;
+        if !folded {
+            figures.applied += found.applied();
+            figures.stale += found.stale;
+        } else if found.stale > 0 {
+            // What was held against the rows already cannot be older than they are.
+            return Err(Error::internal("a change that was folded into its row is older than the row"));
+        }
+        let Memory { tombstones, truncates } = memory;
+        let memory = Remember::Deletes(Box::new(tombstones), covered, truncates.zip(truncate));
+        Ok(Sifted { figures, incomplete, notes, upsert, probed, memory })
     }
 }
 
 impl Sifted<'_> {
-    /// Remembers beside the table what its rows will not tell: deletes, under `txns`, or changes. It comes before
-    /// [`commit`](Commit::commit).
-    pub(crate) async fn remember(self, txns: impl FnOnce(Option<i64>) -> Vec<Txn>, run: &RunId) -> Result<Commit> {
+    /// Remembers beside the table what its rows will not tell: deletes and a truncate, under `txns`, or changes. It
+    /// comes before [`commit`](Commit::commit).
+    pub(crate) async fn remember(self, txns: impl Fn(Option<i64>) -> Vec<Txn>, run: &RunId) -> Result<Commit> {
         match self.memory {
-            Memory::Tombstones(tombstones) => {
-                let txns = txns(tombstones.held());
-                tombstones.remember(&self.probed, txns, run).await?;
+            Remember::Deletes(tombstones, covered, truncate) => {
+                let own = txns(tombstones.held());
+                tombstones.remember(&self.probed, covered, own, run).await?;
+                if let Some((truncates, truncate)) = truncate {
+                    let own = txns(truncates.held());
+                    truncates.remember(&truncate, own, run).await?;
+                }
             }
-            Memory::Changes(beside) => beside.remember(run).await?,
+            Remember::Changes(beside) => beside.remember(run).await?,
         }
         Ok(Commit { upsert: self.upsert, probed: self.probed })
     }

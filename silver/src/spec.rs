@@ -11,8 +11,7 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
-        "apply_as_truncates", "partial_updates", "ignore_null_updates", "unchanged_placeholder",
-        "truncates", "select", "zorder_by", "properties", "constraints", "generated"
+        "select", "zorder_by", "properties", "constraints", "generated"
     ]
 ))]
 pub struct Table {
@@ -34,6 +33,18 @@ pub struct Table {
     pub delete_flag: Option<DeleteFlag>,
     /// SQL over the record that is true for a delete, instead of `op` or `delete_flag`.
     pub apply_as_deletes: Option<String>,
+    /// SQL over the record that is true for a truncate, beside what says what a delete is.
+    pub apply_as_truncates: Option<String>,
+    /// What becomes of a truncate: it removes every row that is older, or stops the run.
+    pub truncates: OnTruncate,
+    /// A column that an update does not have keeps its value; one that it has with null becomes null. Default: that of
+    /// the preset, else false.
+    pub partial_updates: Option<bool>,
+    /// A null in an update keeps the value as well.
+    pub ignore_null_updates: bool,
+    /// The text that stands for a value that was not sent because it did not change: the value is kept. `""` for none.
+    /// Default: that of the preset.
+    pub unchanged_placeholder: Option<String>,
     /// The columns that identify a row; null meets null in a part of a composite key.
     pub keys: Vec<String>,
     /// What becomes of a change whose whole key is null.
@@ -103,7 +114,6 @@ pub enum WriteMode {
 /// Producers of changes that the program knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = ["debezium_mongodb", "goldengate", "canal", "datastream", "snowflake"]))]
 pub enum Preset {
     /// Records are rows; every option as given.
     #[default]
@@ -112,10 +122,19 @@ pub enum Preset {
     Debezium,
     /// Debezium's rows as `ExtractNewRecordState` writes them, with `__op` or `__deleted`.
     DebeziumFlattened,
+    /// Debezium's envelope of MongoDB, whose documents are texts of extended JSON.
+    DebeziumMongodb,
     /// AWS DMS to S3: column `Op` with I, U, D; load files come before change files.
     Dms,
+    /// Oracle GoldenGate's JSON and Avro of operations: `op_type`, `pos`, `before` and `after`; updates may leave out
+    /// columns.
+    Goldengate,
     /// Maxwell: `type`, `data` and `old`.
     Maxwell,
+    /// Alibaba Canal's flat messages: several rows in `data` and `old`.
+    Canal,
+    /// Google Datastream: `payload`, `source_metadata` and `sort_keys`.
+    Datastream,
     /// Airbyte: rows in `_airbyte_data` or flattened; a delete has `_ab_cdc_deleted_at`.
     Airbyte,
     /// The change data feed of a Delta table, as files.
@@ -124,6 +143,8 @@ pub enum Preset {
     Qlik,
     /// The change tables of SQL Server: `__$operation`, `__$start_lsn`, `__$seqval`.
     Sqlserver,
+    /// The rows of a Snowflake stream: `METADATA$ACTION`, an update being a delete and an insert.
+    Snowflake,
     /// Fivetran: `_fivetran_deleted` and `_fivetran_synced`.
     Fivetran,
 }
@@ -153,7 +174,7 @@ pub enum DeleteMode {
 /// Which column holds the operation, and which values mean what. A null or missing operation is an upsert.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("required" = ["column"], "x-not-yet" = ["truncate"]))]
+#[schemars(extend("required" = ["column"]))]
 pub struct Op {
     /// The column.
     pub column: String,
@@ -163,6 +184,8 @@ pub struct Op {
     pub update: Vec<String>,
     /// Values of a delete.
     pub delete: Vec<String>,
+    /// Values of a truncate: every row that is older goes.
+    pub truncate: Vec<String>,
     /// Values of records that are no change.
     pub ignore: Vec<String>,
 }
@@ -199,6 +222,17 @@ pub enum OnBad {
     Fail,
     /// It is counted and left out.
     Ignore,
+}
+
+/// What becomes of a truncate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTruncate {
+    /// Every row that is older than its position goes, whatever arrives when.
+    #[default]
+    Apply,
+    /// The task fails and nothing is committed.
+    Fail,
 }
 
 /// What becomes of a change without a key.

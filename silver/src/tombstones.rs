@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinType, ScalarValue};
+use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, Partitioning, ident, lit};
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use lake::commit::{Commit, Outcome, Txn, redefine};
+use lake::session::Session;
 use lake::stage::Staged;
 use lake::table::Definition;
 use lake::upsert::{Probed, older, same_key};
@@ -52,6 +54,15 @@ pub struct Tombstones<'a> {
     held: Option<i64>,
 }
 
+/// Deletes that need not be remembered, since a truncate is.
+#[derive(Debug, Clone, Default)]
+pub struct Covered {
+    /// How many there are.
+    pub rows: u64,
+    /// True for them.
+    pub by: Option<Expr>,
+}
+
 impl<'a> Tombstones<'a> {
     /// Opens the tombstones of a table.
     ///
@@ -66,20 +77,25 @@ impl<'a> Tombstones<'a> {
         Ok(Self { owner, table, held })
     }
 
+    /// The deletes that are remembered, as keys and what orders them; `None` when there is none.
+    pub(crate) async fn rows(&self, session: &Session) -> Result<Option<DataFrame>> {
+        let (Some(table), Some(_)) = (&self.table, self.held) else { return Ok(None) };
+        let owner = &self.owner;
+        let rows = session.context().read_table(session.provider(table).await?)?;
+        let rows = rows.filter(ident(DELETED_AT).gt_eq(lit(owner.oldest())))?;
+        Ok(Some(rows.select(owner.columns().map(ident).collect::<Vec<_>>())?))
+    }
+
     /// The changes that no remembered delete has made stale, and how many it has.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](lake::ErrorKind::Query) when the comparison cannot be computed.
     pub async fn without_stale(&self, changes: Staged) -> Result<(Staged, u64)> {
-        let (Some(table), Some(_)) = (&self.table, self.held) else { return Ok((changes, 0)) };
         let owner = &self.owner;
         let session = owner.lake.session()?;
+        let Some(tombstones) = self.rows(&session).await? else { return Ok((changes, 0)) };
         let renamed = owner.columns().enumerate().map(|(number, name)| ident(name).alias(remembered(number)));
-        let tombstones = session
-            .context()
-            .read_table(session.provider(table).await?)?
-            .filter(ident(DELETED_AT).gt_eq(lit(owner.oldest())))?
-            .select(renamed.collect::<Vec<_>>())?;
+        let tombstones = tombstones.select(renamed.collect::<Vec<_>>())?;
         // The join adds a column of its own, so the columns of the changes step aside meanwhile.
         let schema = changes.schema();
         let aside = |name: &str| Ok::<_, lake::Error>(ident(format!("{ASIDE}{}", schema.index_of(name)?)));
@@ -112,14 +128,14 @@ impl<'a> Tombstones<'a> {
         self.held
     }
 
-    /// Remembers the deletes among probed changes. `txns` are of the owner's application and the batch of the upsert
+    /// Remembers the deletes among probed changes that nothing else covers. `txns` are of the owner's application and the batch of the upsert
     /// that follows. The first tombstones of an owner take the place of all that another has left.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile, and as
     /// [`Table::commit`].
-    pub async fn remember(self, probed: &Probed, txns: Vec<Txn>, run: &RunId) -> Result<()> {
-        if probed.figures.deleted + probed.figures.absent == 0 {
+    pub async fn remember(self, probed: &Probed, covered: Covered, txns: Vec<Txn>, run: &RunId) -> Result<()> {
+        if probed.figures.deleted + probed.figures.absent <= covered.rows {
             return Ok(());
         }
         let (owner, definition) = (&self.owner, self.owner.definition());
@@ -129,8 +145,11 @@ impl<'a> Tombstones<'a> {
         };
         let session = owner.lake.session()?;
         let now = lit(timestamp(owner.lake.clock().now_micros())).alias(DELETED_AT);
-        let rows =
-            probed.deletes(&session).await?.select(owner.columns().map(ident).chain([now]).collect::<Vec<_>>())?;
+        let deletes = match covered.by {
+            Some(by) => probed.deletes(&session).await?.filter(by.is_not_true())?,
+            None => probed.deletes(&session).await?,
+        };
+        let rows = deletes.select(owner.columns().map(ident).chain([now]).collect::<Vec<_>>())?;
         let rows = rows.repartition(Partitioning::RoundRobinBatch(1))?;
         let written = write_streams(&table, &definition.schema, rows.execute_stream_partitioned().await?).await?;
         let mut actions: Vec<Action> = Vec::new();

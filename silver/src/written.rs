@@ -140,6 +140,20 @@ pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The base64 text of bytes, padded.
+pub(crate) fn base64_of(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let held = three.iter().chain(&[0, 0]).take(3).fold(0_u32, |held, byte| (held << 8) | u32::from(*byte));
+        for digit in 0..4_usize {
+            let at = (held >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= three.len() { char::from(DIGITS[at as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::array::StringArray;
@@ -167,6 +181,7 @@ mod tests {
             [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar"), ("Zm8", "fo")]
         {
             assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+            assert_eq!(base64_of(bytes.as_bytes()).trim_end_matches('='), text.trim_end_matches('='));
         }
         for wrong in ["Z", "Zg=", "Zg===", "Z?==", "Zm9v="] {
             assert_eq!(base64(wrong), None, "{wrong}");

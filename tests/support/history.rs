@@ -55,14 +55,17 @@ const NOTES: [Option<&str>; 9] = [
 ];
 const SECOND_KEYS: [Option<&str>; 3] = [None, Some(""), Some("B")];
 
+/// A value that a change has: `None` is null. What a change does not have at all, it leaves as it is.
+type Sent<T> = Option<Option<T>>;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(super) op: &'static str,
     pub(super) k1: u64,
     pub(super) k2: Option<&'static str>,
-    pub(super) note: Option<&'static str>,
+    pub(super) note: Sent<&'static str>,
     /// In cents; an amount that does not cast when it is broken.
-    pub(super) amount: Option<u64>,
+    pub(super) amount: Sent<u64>,
     is_broken: bool,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
@@ -84,6 +87,8 @@ pub(crate) struct Arrival {
 pub(crate) struct History {
     pub(crate) format: &'static str,
     pub(crate) files_per_batch: u64,
+    /// Whether changes may leave out columns.
+    pub(crate) is_partial: bool,
     /// What a second table of the source keeps.
     pub(crate) past: Past,
     /// The files that land before each run.
@@ -93,10 +98,11 @@ pub(crate) struct History {
 impl History {
     /// A history that arrives over `runs` runs, with at least one file before the first.
     pub(crate) fn new(dice: &mut Dice, runs: usize) -> Self {
-        let format = dice.pick(&["csv", "json"]);
+        let format = dice.pick(&["csv", "json", "json"]);
+        let is_partial = format == "json" && dice.chance(60);
         let files_per_batch = dice.pick(&[1, 2, 1000]);
         let past = dice.pick(&Past::ALL);
-        let mut units = happen(dice);
+        let mut units = happen(dice, is_partial);
         if dice.chance(70) {
             dice.shuffle(&mut units);
         }
@@ -107,45 +113,59 @@ impl History {
             arrivals[dice.below(runs as u64) as usize].push(file);
         }
         resend(dice, &mut arrivals);
-        Self { format, files_per_batch, past, arrivals }
+        Self { format, files_per_batch, is_partial, past, arrivals }
     }
 
-    /// The rows (k1, k2, note, amount, ts) that are left after the arrivals up to and with a run.
+    /// The rows (k1, k2, note, amount, ts) that are left after the arrivals up to and with a run: what happened, told
+    /// once more in its own order.
     pub(crate) fn fold(&self, run: usize) -> Vec<Vec<Option<String>>> {
-        let mut newest: BTreeMap<(u64, Option<&str>), &Event> = BTreeMap::new();
-        for event in self.arrived(run) {
-            let current = newest.entry((event.k1, event.k2)).or_insert(event);
-            // Of equal times the later in the file wins; a whole unit that comes again changes nothing.
-            if event.at >= current.at {
-                *current = event;
+        // A unit that comes again is the same unit.
+        let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units);
+        let units: BTreeMap<i64, &Unit> = arrived.map(|unit| (unit[0].at, unit)).collect();
+        let mut rows: BTreeMap<(u64, Option<&str>), Event> = BTreeMap::new();
+        for event in units.into_values().flatten().filter(|event| !event.is_broken) {
+            match event.op {
+                "T" => rows.clear(),
+                "D" => drop(rows.remove(&event.key())),
+                _ => {
+                    let held = rows.get(&event.key()).cloned();
+                    let (note, amount) = held.map_or((None, None), |held| (held.note, held.amount));
+                    let (note, amount) = (event.note.or(note), event.amount.or(amount));
+                    rows.insert(event.key(), Event { note, amount, ..event.clone() });
+                }
             }
         }
-        newest.retain(|_, event| event.op != "D");
-        newest.values().map(|event| event.values()).collect()
+        rows.values().map(Event::values).collect()
     }
 
-    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals.
+    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals. It ignores truncates, and
+    /// takes what was not sent for null.
     pub(crate) fn fold_past(&self, run: usize) -> Vec<Vec<Option<String>>> {
         self.past.fold(self.arrived(run))
     }
 
     fn arrived(&self, run: usize) -> impl Iterator<Item = &Event> {
         let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units).flatten();
-        arrived.filter(|event| !event.is_broken)
+        arrived.filter(|event| !event.is_broken && event.op != "T")
     }
 }
 
 impl Event {
+    fn key(&self) -> (u64, Option<&'static str>) {
+        (self.k1, self.k2)
+    }
+
     pub(super) fn values(&self) -> Vec<Option<String>> {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        vec![Some(self.k1.to_string()), text(self.k2), text(self.note), self.amount_text(), Some(self.time())]
+        let note = text(self.note.flatten());
+        vec![Some(self.k1.to_string()), text(self.k2), note, self.amount_text(), Some(self.time())]
     }
 
     fn amount_text(&self) -> Option<String> {
         if self.is_broken {
             return Some("1O.00".to_owned());
         }
-        self.amount.map(|cents| format!("{}.{:02}", cents / 100, cents % 100))
+        self.amount.flatten().map(|cents| format!("{}.{:02}", cents / 100, cents % 100))
     }
 
     fn time(&self) -> String {
@@ -157,12 +177,13 @@ impl Event {
         at.format("%Y-%m-%dT%H:%M:%S%.fZ").to_string()
     }
 
-    /// The record as a file holds it; a delete has its key and its time only.
+    /// The record as a file holds it; a delete has its key and its time only, a truncate its time.
     fn record(&self, format: &str) -> String {
         let mut values = self.values();
-        if self.op == "D" {
-            values[2] = None;
-            values[3] = None;
+        match self.op {
+            "D" => values[2..4].fill(None),
+            "T" => values[..4].fill(None),
+            _ => {}
         }
         values.insert(0, Some(self.op.to_owned()));
         if format == "csv" {
@@ -172,13 +193,20 @@ impl Event {
         let value = |value: Option<String>| value.map_or(Value::Null, Value::String);
         let mut object: Map<String, Value> =
             names.iter().map(|name| (*name).to_owned()).zip(values.into_iter().map(value)).collect();
-        object.insert("k1".to_owned(), json!(self.k1));
+        if self.op != "T" {
+            object.insert("k1".to_owned(), json!(self.k1));
+        }
+        for (name, is_sent) in [("note", self.note.is_some()), ("amount", self.amount.is_some())] {
+            if !is_sent {
+                object.remove(name);
+            }
+        }
         Value::Object(object).to_string()
     }
 }
 
 /// What happens: changes of a few keys, one instant after the other.
-fn happen(dice: &mut Dice) -> Vec<Unit> {
+fn happen(dice: &mut Dice, is_partial: bool) -> Vec<Unit> {
     let keys: Vec<(u64, Option<&str>)> =
         (0..1 + dice.below(4)).map(|_| (dice.below(3), dice.pick(&SECOND_KEYS))).collect();
     let mut at = 1_714_557_600_000;
@@ -187,18 +215,20 @@ fn happen(dice: &mut Dice) -> Vec<Unit> {
         at += dice.pick(&[1, 7, 100, 1_000, 60_000, 86_400_000]);
         let key = dice.pick(&keys);
         let size = if dice.chance(20) { 2 + dice.below(2) } else { 1 };
-        units.push((0..size).map(|_| event(dice, key, at)).collect());
+        units.push((0..size).map(|_| event(dice, key, at, is_partial)).collect());
     }
     units
 }
 
-fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64) -> Event {
-    let op = dice.pick(&["I", "I", "U", "U", "U", "D", "D"]);
+fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64, is_partial: bool) -> Event {
+    let op = dice.pick(&["I", "I", "I", "I", "U", "U", "U", "U", "U", "U", "D", "D", "D", "T"]);
     // Values that come again make neighbours alike.
     let any = dice.below(1_000_000);
     let amount = if dice.chance(10) { None } else { Some(dice.pick(&[5, 5, 700, any])) };
-    let is_broken = op != "D" && dice.chance(6);
     let note = if dice.chance(50) { Some("plain") } else { dice.pick(&NOTES) };
+    let is_sent = |dice: &mut Dice| !is_partial || op == "I" || dice.chance(50);
+    let (note, amount) = (is_sent(dice).then_some(note), is_sent(dice).then_some(amount));
+    let is_broken = !matches!(op, "D" | "T") && amount.is_some() && dice.chance(6);
     Event { op, k1, k2, note, amount, is_broken, at }
 }
 
@@ -252,6 +282,9 @@ fn a_history_is_the_same_for_the_same_seed_and_loses_nothing() {
     let files = || histories.iter().flat_map(|history| history.arrivals.iter().flatten());
     assert!(histories.iter().all(|history| !history.arrivals[0].is_empty()));
     assert!(files().any(|file| file.units.iter().any(|unit| unit.len() > 1)), "no ties");
+    let events = || files().flat_map(|file| file.units.iter().flatten());
+    assert!(events().any(|event| event.op == "T"), "no truncates");
+    assert!(events().any(|event| event.op == "U" && event.note.is_none() && event.amount.is_some()), "no partial ones");
     assert!(histories.iter().any(|history| !history.fold(2).is_empty()));
     for history in &histories {
         // No name comes twice before one run: the second would hide the first.

@@ -76,7 +76,8 @@ impl Past {
     }
 
     fn is_same(self, before: &Event, event: &Event) -> bool {
-        let (note, amount) = (before.note == event.note, before.amount == event.amount);
+        let (note, amount) =
+            (before.note.flatten() == event.note.flatten(), before.amount.flatten() == event.amount.flatten());
         match self {
             Self::OfNotes => note,
             Self::ButNotes => amount,

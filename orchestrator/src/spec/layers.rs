@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bronze::SourcePlan;
 use lake::TableName;
-use lake::spec::{Document, Header, Problems};
+use lake::spec::{Document, Header, Problem, Problems, SpecPath};
 use silver::TablePlan;
 
 /// What a task does, by its layer.
@@ -68,10 +68,30 @@ pub(super) fn compile(document: &Document, header: &Header, problems: &mut Probl
         let plan = silver::compile(&entry, &sources, header.timezone, problems);
         jobs.extend(plan.map(|plan| (TableName::silver(&entry.name), Job::Silver(Box::new(plan)))));
     }
+    for (name, job) in &jobs {
+        absent_is_null(name, job, &jobs, problems);
+    }
     let keys: BTreeMap<TableName, Vec<String>> = jobs.iter().filter_map(|(name, job)| job.keys(name)).collect();
     for entry in document.section("gold", problems) {
         let plan = gold::compile(&entry, &|table| keys.get(table).cloned(), problems);
         jobs.extend(plan.map(|plan| (TableName::gold(&entry.name), Job::Gold(Box::new(plan)))));
     }
     jobs
+}
+
+/// Partial updates need a source that tells what is absent from what is null.
+fn absent_is_null(name: &TableName, job: &Job, jobs: &[(TableName, Job)], problems: &mut Problems) {
+    let Job::Silver(plan) = job else { return };
+    let source = TableName::bronze(&plan.source);
+    let source = jobs.iter().filter(|(name, _)| *name == source).find_map(|(_, job)| job.source());
+    let Some(source) = source.filter(|source| plan.needs_explicit_nulls() && !source.tells_absent_from_null()) else {
+        return;
+    };
+    let message = format!("`{}` does not tell a column that is absent from one that is null", source.table);
+    let hint = match source.is_json() {
+        true => format!("set `json: {{explicit_nulls: true}}` of `{}`", source.table),
+        false => "where a null means that the value did not change, use `ignore_null_updates` instead".to_owned(),
+    };
+    let path = SpecPath::of(["silver", &name.name]).key("partial_updates");
+    problems.add(Problem::at(&path, message).hint(hint));
 }

@@ -26,6 +26,11 @@ impl<'t> Object<'t> {
         exact.or_else(|| members().find(|(key, _)| key.eq_ignore_ascii_case(name))).map(|(_, value)| *value)
     }
 
+    /// The members in their order.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &'t RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), *value))
+    }
+
     /// A member by its name, or by a path with dots where no member has the whole name.
     pub(super) fn walk(&self, path: &str) -> Option<&'t RawValue> {
         if let Some(value) = self.get(path) {

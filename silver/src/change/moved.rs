@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::distinct;
 use lake::Result;
 use lake::upsert::DELETE;
 
 use super::view::Viewed;
-use super::{Decoder, Fate, record, reject_value};
+use super::{Decoder, Fate, UNSENT, record, reject_value};
 
 /// The keys that records had before.
 pub(super) struct OldKeys {
@@ -29,6 +29,9 @@ impl OldKeys {
         }
         let delete = all.schema().index_of(DELETE)?;
         columns[delete] = Arc::new(BooleanArray::from(vec![true; all.num_rows()]));
+        if let Ok(unsent) = all.schema().index_of(UNSENT) {
+            columns[unsent] = new_null_array(columns[unsent].data_type(), all.num_rows());
+        }
         let changed = fates.iter().zip(&self.changed);
         let changed: BooleanArray =
             changed.map(|(fate, changed)| Some(*changed && matches!(fate, Fate::Upsert))).collect();

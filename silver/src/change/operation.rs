@@ -8,7 +8,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use lake::session::Session;
-use lake::{Context, Result};
+use lake::{Context, Error, Result};
 
 use super::record::value;
 use super::rescue::Restored;
@@ -22,55 +22,76 @@ use crate::spec::{DeleteFlag, Op};
 pub(super) enum Does {
     Upsert,
     Delete,
+    Truncate,
     Nothing,
     Unknown(String),
-    /// The spec's condition cannot be asked of it, for this reason.
-    Unanswered(String),
+    /// A condition of the spec cannot be asked of it, for this reason.
+    Unanswered {
+        option: &'static str,
+        reason: String,
+    },
 }
 
 /// Reads the operation of records.
-pub(super) enum OperationReader {
+pub(super) struct OperationReader {
+    deletes: Deletes,
+    truncates: Option<Condition>,
+}
+
+enum Deletes {
     Upsert,
     Column { op: Op, position: Option<usize> },
     Flag { flag: DeleteFlag, position: Option<usize> },
     Either { op: Op, flag: DeleteFlag, positions: (Option<usize>, Option<usize>) },
-    Condition { condition: Arc<dyn PhysicalExpr>, columns: Vec<usize> },
+    Condition(Condition),
+}
+
+/// SQL of the spec over the record.
+struct Condition {
+    option: &'static str,
+    condition: Arc<dyn PhysicalExpr>,
+    columns: Vec<usize>,
+    then: Does,
 }
 
 impl OperationReader {
     pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef, view: &View, session: &Session) -> Result<Self> {
-        Ok(match &plan.operation {
-            Operation::Upsert => Self::Upsert,
-            Operation::Column(op) => Self::Column { op: op.clone(), position: view.record(&op.column) },
-            Operation::Flag(flag) => Self::Flag { flag: flag.clone(), position: view.record(&flag.column) },
-            Operation::Either(op, flag) => Self::Either {
+        let asked = |option: &'static str, sql: &str, then: Does| {
+            let condition = condition(sql, bronze, session).context(|| format!("`{option}` of {}", plan.table))?;
+            let columns = collect_columns(&condition).iter().map(Column::index).collect();
+            Ok::<_, Error>(Condition { option, condition, columns, then })
+        };
+        let deletes = match &plan.operation {
+            Operation::Upsert => Deletes::Upsert,
+            Operation::Column(op) => Deletes::Column { op: op.clone(), position: view.record(&op.column) },
+            Operation::Flag(flag) => Deletes::Flag { flag: flag.clone(), position: view.record(&flag.column) },
+            Operation::Either(op, flag) => Deletes::Either {
                 op: op.clone(),
                 flag: flag.clone(),
                 positions: (view.record(&op.column), view.record(&flag.column)),
             },
-            Operation::Condition(sql) => {
-                let condition =
-                    condition(sql, bronze, session).context(|| format!("`apply_as_deletes` of {}", plan.table))?;
-                let columns = collect_columns(&condition).iter().map(Column::index).collect();
-                Self::Condition { condition, columns }
-            }
-        })
+            Operation::Condition(sql) => Deletes::Condition(asked("apply_as_deletes", sql, Does::Delete)?),
+        };
+        let truncates = plan.truncate_condition.as_ref().map(|sql| asked("apply_as_truncates", sql, Does::Truncate));
+        Ok(Self { deletes, truncates: truncates.transpose()? })
     }
 
     /// The column that holds the operation, where one does.
     pub(super) fn column(&self) -> Option<&str> {
-        match self {
-            Self::Column { op, .. } | Self::Either { op, .. } => Some(&op.column),
-            Self::Flag { flag, .. } => Some(&flag.column),
-            Self::Upsert | Self::Condition { .. } => None,
+        match &self.deletes {
+            Deletes::Column { op, .. } | Deletes::Either { op, .. } => Some(&op.column),
+            Deletes::Flag { flag, .. } => Some(&flag.column),
+            Deletes::Upsert | Deletes::Condition(_) => None,
         }
     }
 
     /// The columns that hold the operation and are not there, when none is.
     pub(super) fn absent(&self) -> Option<&str> {
-        match self {
-            Self::Column { op, position: None } | Self::Either { op, positions: (None, None), .. } => Some(&op.column),
-            Self::Flag { flag, position: None } => Some(&flag.column),
+        match &self.deletes {
+            Deletes::Column { op, position: None } | Deletes::Either { op, positions: (None, None), .. } => {
+                Some(&op.column)
+            }
+            Deletes::Flag { flag, position: None } => Some(&flag.column),
             _ => None,
         }
     }
@@ -79,17 +100,17 @@ impl OperationReader {
     /// condition that needs such a value cannot be asked.
     pub(super) fn read(&self, columns: &[ArrayRef], batch: &RecordBatch, restored: &Restored) -> Result<Vec<Does>> {
         let rows = batch.num_rows();
-        Ok(match self {
-            Self::Upsert | Self::Column { position: None, .. } | Self::Flag { position: None, .. } => {
+        let mut all: Vec<Does> = match &self.deletes {
+            Deletes::Upsert | Deletes::Column { position: None, .. } | Deletes::Flag { position: None, .. } => {
                 vec![Does::Upsert; rows]
             }
-            Self::Column { op, position: Some(position) } => {
+            Deletes::Column { op, position: Some(position) } => {
                 (0..rows).map(|row| by_value(op, &columns[*position], row)).collect()
             }
-            Self::Flag { flag, position: Some(position) } => {
+            Deletes::Flag { flag, position: Some(position) } => {
                 (0..rows).map(|row| by_flag(flag, &columns[*position], row)).collect()
             }
-            Self::Either { op, flag, positions: (by_op, marked) } => {
+            Deletes::Either { op, flag, positions: (by_op, marked) } => {
                 let does = |row: usize| {
                     let flagged = marked.map(|position| by_flag(flag, &columns[position], row));
                     let said = by_op.map_or(Does::Upsert, |position| by_value(op, &columns[position], row));
@@ -100,19 +121,32 @@ impl OperationReader {
                 };
                 (0..rows).map(does).collect()
             }
-            Self::Condition { condition, columns: asked } => {
-                let Answers { values, failed } = answers(condition, batch)?;
-                let does = |row: usize| match restored.text(row, asked) {
-                    Some(text) => Does::Unknown(text.to_owned()),
-                    None if values.is_valid(row) && values.value(row) => Does::Delete,
-                    None => match failed.binary_search_by_key(&row, |(row, _)| *row) {
-                        Ok(place) => Does::Unanswered(failed[place].1.clone()),
-                        Err(_) => Does::Upsert,
-                    },
-                };
-                (0..rows).map(does).collect()
+            Deletes::Condition(condition) => condition.ask(batch, restored)?,
+        };
+        if let Some(condition) = &self.truncates {
+            for (does, truncates) in all.iter_mut().zip(condition.ask(batch, restored)?) {
+                if truncates != Does::Upsert {
+                    *does = truncates;
+                }
             }
-        })
+        }
+        Ok(all)
+    }
+}
+
+impl Condition {
+    /// What each record does by the condition alone.
+    fn ask(&self, batch: &RecordBatch, restored: &Restored) -> Result<Vec<Does>> {
+        let Answers { values, failed } = answers(&self.condition, batch)?;
+        let does = |row: usize| match restored.text(row, &self.columns) {
+            Some(text) => Does::Unknown(text.to_owned()),
+            None if values.is_valid(row) && values.value(row) => self.then.clone(),
+            None => match failed.binary_search_by_key(&row, |(row, _)| *row) {
+                Ok(place) => Does::Unanswered { option: self.option, reason: failed[place].1.clone() },
+                Err(_) => Does::Upsert,
+            },
+        };
+        Ok((0..batch.num_rows()).map(does).collect())
     }
 }
 
@@ -123,6 +157,8 @@ fn by_value(op: &Op, column: &ArrayRef, row: usize) -> Does {
         Does::Delete
     } else if is_in(&op.insert) || is_in(&op.update) {
         Does::Upsert
+    } else if is_in(&op.truncate) {
+        Does::Truncate
     } else if is_in(&op.ignore) {
         Does::Nothing
     } else {
@@ -158,12 +194,14 @@ mod tests {
             insert: list(&["I"]),
             update: list(&["U"]),
             delete: list(&["D"]),
+            truncate: list(&["T"]),
             ignore: list(&["B"]),
         };
-        let column = column(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d")]);
-        let does: Vec<_> = (0..6).map(|row| by_value(&op, &column, row)).collect();
+        let column = column(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d"), Some("T")]);
+        let does: Vec<_> = (0..7).map(|row| by_value(&op, &column, row)).collect();
         let unknown = Does::Unknown("d".into());
-        assert_eq!(does, [Does::Upsert, Does::Upsert, Does::Upsert, Does::Delete, Does::Nothing, unknown]);
+        let expected = [Does::Upsert, Does::Upsert, Does::Upsert, Does::Delete, Does::Nothing, unknown, Does::Truncate];
+        assert_eq!(does, expected);
     }
 
     #[test]

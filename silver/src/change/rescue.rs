@@ -4,7 +4,7 @@
 //! puts what does not fit into `_rescued_data`. Here such a column becomes text with those values in it, and is cast
 //! like any text: a value that fits silver's type is taken, one that does not is refused, and none is ever null.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
@@ -19,6 +19,8 @@ pub(super) struct Restored {
     pub(super) batch: RecordBatch,
     /// The texts by column position and row.
     texts: HashMap<usize, HashMap<usize, String>>,
+    /// Nulls that were there, by column position and row, where bronze notes them.
+    nulls: HashSet<(usize, usize)>,
 }
 
 impl Restored {
@@ -27,9 +29,9 @@ impl Restored {
     /// # Errors
     /// When a column cannot be written as text.
     pub(super) fn of(batch: &RecordBatch) -> Result<Self> {
-        let texts = rescued(batch);
+        let (texts, nulls) = rescued(batch);
         if texts.is_empty() {
-            return Ok(Self { batch: batch.clone(), texts });
+            return Ok(Self { batch: batch.clone(), texts, nulls });
         }
         let schema = batch.schema();
         let mut fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -44,7 +46,12 @@ impl Restored {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
-        Ok(Self { batch, texts })
+        Ok(Self { batch, texts, nulls })
+    }
+
+    /// Whether a value was there as null, where bronze notes that.
+    pub(super) fn is_explicit_null(&self, column: usize, row: usize) -> bool {
+        self.nulls.contains(&(column, row))
     }
 
     /// The first rescued value of a row among some columns.
@@ -53,29 +60,34 @@ impl Restored {
     }
 }
 
-/// Rescued values of columns that are null in the same row, by column and row.
-fn rescued(batch: &RecordBatch) -> HashMap<usize, HashMap<usize, String>> {
-    let mut texts: HashMap<usize, HashMap<usize, String>> = HashMap::new();
+type Texts = HashMap<usize, HashMap<usize, String>>;
+
+/// Rescued values of columns that are null in the same row, by column and row, and the nulls that are noted.
+fn rescued(batch: &RecordBatch) -> (Texts, HashSet<(usize, usize)>) {
+    let mut texts = Texts::new();
+    let mut nulls = HashSet::new();
     let Some(column) = batch.column_by_name(columns::RESCUED_DATA).and_then(|column| column.as_string_opt::<i32>())
     else {
-        return texts;
+        return (texts, nulls);
     };
     let schema = batch.schema();
     for (row, text) in column.iter().enumerate().filter_map(|(row, text)| Some((row, text?))) {
         let Ok(object) = serde_json::from_str::<Map<String, Value>>(text) else { continue };
         for (name, value) in object {
             let position = super::resolve::find(&schema, &name).filter(|position| batch.column(*position).is_null(row));
-            let value = match value {
-                Value::Null => None,
-                Value::String(text) => Some(text),
-                other => Some(other.to_string()),
+            let Some(position) = position else { continue };
+            let text = match value {
+                Value::Null => {
+                    nulls.insert((position, row));
+                    continue;
+                }
+                Value::String(text) => text,
+                other => other.to_string(),
             };
-            if let (Some(position), Some(value)) = (position, value) {
-                texts.entry(position).or_default().insert(row, value);
-            }
+            texts.entry(position).or_default().insert(row, text);
         }
     }
-    texts
+    (texts, nulls)
 }
 
 #[cfg(test)]
@@ -90,8 +102,11 @@ mod tests {
             Field::new("amount", DataType::Int64, true),
             Field::new("other", DataType::Int64, true),
         ]);
-        let rescued =
-            StringArray::from(vec![None, Some(r#"{"Amount":"11.1250","_c9":"x"}"#), Some(r#"{"other":"y"}"#)]);
+        let rescued = StringArray::from(vec![
+            None,
+            Some(r#"{"Amount":"11.1250","_c9":"x"}"#),
+            Some(r#"{"other":"y","amount":null}"#),
+        ]);
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(rescued),
             Arc::new(Int64Array::from(vec![Some(10), None, None])),
@@ -106,6 +121,7 @@ mod tests {
         let amounts = restored.batch.column(1).as_string::<i32>();
         assert_eq!(amounts.iter().collect::<Vec<_>>(), [Some("10"), Some("11.1250"), None]);
         assert_eq!(restored.batch.column(2).data_type(), &DataType::Int64, "a value that is there stays");
+        assert!(restored.is_explicit_null(1, 2) && !restored.is_explicit_null(1, 1));
         assert_eq!((restored.text(1, &[1]), restored.text(2, &[1, 2])), (Some("11.1250"), None));
     }
 }

@@ -119,7 +119,7 @@ impl Resolved {
         let sequence = sequence.collect::<Result<Vec<_>>>()?;
         let missing = columns.iter().filter(|column| column.position.is_none());
         let missing = missing.map(|column| finder.describe(&column.name)).collect();
-        let target = target(&columns, &sequence);
+        let target = target(&columns, &sequence, plan);
         let nullable = target.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let rows = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
         Ok(Self { columns, sequence, keys, target, rows, missing, joined })
@@ -165,12 +165,15 @@ pub(crate) fn find(schema: &Schema, name: &str) -> Option<usize> {
     exact.or_else(|| schema.fields().iter().position(|field| field.name().eq_ignore_ascii_case(name)))
 }
 
-fn target(columns: &[ColumnSource], sequence: &[SequenceSource]) -> SchemaRef {
+fn target(columns: &[ColumnSource], sequence: &[SequenceSource], plan: &TablePlan) -> SchemaRef {
     let own = columns.iter().map(|column| Field::new(&column.name, column.kind.arrow(), column.nullable));
     let parts = sequence.iter().enumerate();
     let parts = parts.map(|(number, part)| Field::new(columns::sequence(number), part.kind.arrow(), true));
+    let rank = Field::new(columns::sequence(sequence.len()), DataType::Int32, true);
+    let rank = plan.ranks_deletes().then_some(rank);
     let batch = Field::new(columns::BATCH_ID, DataType::Int64, false);
-    Arc::new(Schema::new(own.chain(parts).chain([batch]).collect::<Vec<_>>()))
+    let set_at = plan.partial.is_on().then(|| Field::new(columns::SET_AT, DataType::Utf8, true));
+    Arc::new(Schema::new(own.chain(parts).chain(rank).chain([batch]).chain(set_at).collect::<Vec<_>>()))
 }
 
 struct Finder<'a> {

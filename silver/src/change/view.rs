@@ -36,6 +36,8 @@ pub(super) struct View {
     inline: Option<usize>,
     /// Columns that objects are looked for in, by the first names of paths.
     around: Vec<String>,
+    /// The end of the name of a member that says of another that it is not there.
+    says_missing: Option<&'static str>,
 }
 
 /// A value inside of a column.
@@ -122,7 +124,13 @@ impl View {
         let inline = plan.options.inline_schema.and_then(|name| find(bronze, name));
         let paths = plan.paths.clone();
         let bronze = Arc::clone(bronze);
-        Ok(Self { bronze, schema, of_record, of_row, is_wrapped, unwrap, beside, paths, inline, around })
+        let says_missing = plan.options.says_missing;
+        Ok(Self { bronze, schema, of_record, of_row, is_wrapped, unwrap, beside, paths, inline, around, says_missing })
+    }
+
+    /// The columns of bronze.
+    pub(super) fn bronze(&self) -> &SchemaRef {
+        &self.bronze
     }
 
     /// All columns, with those of bronze in their places.
@@ -240,6 +248,20 @@ impl<'t> Viewed<'t> {
             found.text()
         };
         self.read(&self.view.of_row, value)
+    }
+
+    /// Whether a value of the row is not there at all; null is. In columns of their own the two are alike.
+    pub(super) fn is_absent(&self, row: usize, path: &str) -> bool {
+        let Some(record) = self.records.get(row).filter(|_| self.view.is_wrapped) else { return true };
+        let values = record.row.as_ref();
+        let says_so = format!("{path}{}", self.view.says_missing.unwrap_or_default());
+        let is_missing = self.view.says_missing.is_some()
+            && values.and_then(|values| values.get(&says_so)).is_some_and(|value| value.get() == "true");
+        let found = match self.view.paths.row.is_some() {
+            true => self.in_row(record, values, row, path),
+            false => self.around_row(record, row, path),
+        };
+        is_missing || found.is_none()
     }
 
     /// Whether a record has new values at all, where they are inside of it.

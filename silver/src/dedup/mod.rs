@@ -5,6 +5,7 @@
 //! memory, and beyond a budget on disk.
 
 mod cells;
+mod deciding;
 mod newest;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::cells::Columns;
+pub use self::deciding::deciding;
 use self::newest::{Newest, Piece};
 use crate::order;
 

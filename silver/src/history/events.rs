@@ -11,7 +11,7 @@ use lake::upsert::{DELETE, same_key};
 use lake::{Result, Table, columns};
 
 use super::remembered::IS_DELETE;
-use crate::change::{FILE_RANK, FILE_TIME, OP_RANK};
+use crate::change::{CHANGE_NUMBER, FILE_RANK, FILE_TIME, OP_RANK, RANK_IN_FILE};
 use crate::facts::NUMBER;
 use crate::order;
 use crate::plan::{Kept, TablePlan};
@@ -137,7 +137,8 @@ impl<'a> Events<'a> {
     }
 
     fn new_events(&self, changes: DataFrame, staged: &Staged) -> Result<DataFrame> {
-        let order = [DELETE, OP_RANK, FILE_RANK, FILE_TIME, columns::FILE_PATH, columns::ROW_NUMBER];
+        let file = [FILE_RANK, FILE_TIME, columns::FILE_PATH, RANK_IN_FILE];
+        let order = [DELETE, OP_RANK].into_iter().chain(file).chain([columns::ROW_NUMBER, CHANGE_NUMBER]);
         let counted = match staged.schema().field_with_name(COUNTED) {
             Ok(_) => ident(COUNTED),
             Err(_) => lit(true).alias(COUNTED),
@@ -199,7 +200,9 @@ impl<'a> Events<'a> {
             lit(OLD_FILE).alias(FILE_RANK),
             lit(0_i64).alias(FILE_TIME),
             lit("").alias(columns::FILE_PATH),
+            lit(0_i32).alias(RANK_IN_FILE),
             number.alias(columns::ROW_NUMBER),
+            lit(0_i32).alias(CHANGE_NUMBER),
             lit(origin).alias(ORIGIN),
             lit(false).alias(COUNTED),
         ]

@@ -10,9 +10,9 @@ use lake::session::Session;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 use lake::upsert::WriteMode;
 
-use super::{ColumnPlan, Columns, ExpectationPlan, Operation, Paths, SequencePart};
+use super::{ColumnPlan, Columns, ExpectationPlan, Kept, Operation, Partial, Paths, SequencePart};
 use crate::condition::condition;
-use crate::preset::Options;
+use crate::preset::{Options, placeholders};
 use crate::sequence::{SEQUENCE_TYPE_NAMES, SequenceType};
 use crate::spec::{self, Op, Table, Undeclared};
 use crate::written::{WRITTEN_TYPE_NAMES, Written};
@@ -74,7 +74,13 @@ impl Check<'_> {
     }
 
     fn op_values(&mut self, op: &Op) {
-        let lists = [("insert", &op.insert), ("update", &op.update), ("delete", &op.delete), ("ignore", &op.ignore)];
+        let lists = [
+            ("insert", &op.insert),
+            ("update", &op.update),
+            ("delete", &op.delete),
+            ("truncate", &op.truncate),
+            ("ignore", &op.ignore),
+        ];
         let all: Vec<_> =
             lists.iter().flat_map(|(list, values)| values.iter().map(move |value| (*list, value))).collect();
         for (number, (list, value)) in all.iter().enumerate() {
@@ -86,6 +92,28 @@ impl Check<'_> {
         if all.is_empty() {
             let hint = "for example: op: {column: op, insert: [I], update: [U], delete: [D]}";
             self.problems.add(Problem::at(&self.at("op"), "no value means anything").hint(hint));
+        }
+    }
+
+    /// Which values of an update say nothing.
+    pub(super) fn partial(&mut self, kept: &Kept) -> Partial {
+        let raw = &self.entry.raw;
+        let placeholder = raw.unchanged_placeholder.as_deref().or(self.preset.placeholder);
+        let absent = raw.partial_updates.unwrap_or(self.preset.partial_updates);
+        let is_refused = *kept != Kept::Current || raw.from_snapshot;
+        let asked = [("partial_updates", absent), ("ignore_null_updates", raw.ignore_null_updates)];
+        for (option, _) in asked.iter().filter(|(_, is_on)| is_refused && *is_on) {
+            let message = format!(
+                "`{option}` is not supported yet for a table that keeps deleted rows or versions, and says nothing of full extracts"
+            );
+            let hint = "where every update brings the whole row: `partial_updates: false`";
+            self.problems.add(Problem::at(&self.at(option), message).hint(hint));
+        }
+        Partial {
+            absent,
+            null: raw.ignore_null_updates,
+            placeholders: placeholder.filter(|text| !text.is_empty()).map(placeholders).unwrap_or_default(),
+            is_refused,
         }
     }
 
@@ -189,7 +217,9 @@ impl Check<'_> {
         path: &SpecPath,
     ) -> Option<SequencePart> {
         let (name, kind) = name_and_type(text);
-        let declared = columns.declared(name);
+        // What a preset says is about the record around the row, whatever the row calls its columns.
+        let is_around = optional && self.paths().row.is_some();
+        let declared = columns.declared(name).filter(|_| !is_around);
         let part = SequencePart {
             source: declared.map_or_else(|| name.to_owned(), |column| column.source.clone()),
             kind: None,

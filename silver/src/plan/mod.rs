@@ -17,7 +17,7 @@ pub(crate) use self::kept::position_names;
 pub use self::kept::{Kept, Tracked};
 use crate::preset::{Options, options};
 use crate::sequence::SequenceType;
-use crate::spec::{Action, DeleteFlag, OnBad, OnBadValue, OnNullKey, Op, Preset, Table, Undeclared};
+use crate::spec::{Action, DeleteFlag, OnBad, OnBadValue, OnNullKey, OnTruncate, Op, Preset, Table, Undeclared};
 use crate::written::Written;
 
 /// Deletes are remembered this long when the spec does not say.
@@ -34,6 +34,12 @@ pub struct TablePlan {
     pub paths: Paths,
     /// How a record says what it does.
     pub operation: Operation,
+    /// SQL that is true for truncates, beside the operation.
+    pub truncate_condition: Option<String>,
+    /// What becomes of a truncate.
+    pub truncates: OnTruncate,
+    /// Which values of an update say nothing.
+    pub partial: Partial,
     /// What becomes of an operation that is not listed.
     pub on_unknown_op: OnBad,
     /// The producer.
@@ -92,6 +98,26 @@ pub enum Operation {
     Either(Op, DeleteFlag),
     /// By SQL that is true for deletes.
     Condition(String),
+}
+
+/// Which values of an update say nothing, so that the row keeps its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// Those that are not there.
+    pub absent: bool,
+    /// Those that are null.
+    pub null: bool,
+    /// Those that are one of these texts.
+    pub placeholders: Vec<String>,
+    /// They are refused instead: the table keeps more than current rows, and an older change may say what they are.
+    pub is_refused: bool,
+}
+
+impl Partial {
+    /// Whether there can be any.
+    pub fn is_on(&self) -> bool {
+        !self.is_refused && (self.absent || self.null || !self.placeholders.is_empty())
+    }
 }
 
 /// The columns of a table.
@@ -169,6 +195,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     let sequence = check.sequence(&columns);
     let snapshot = check.snapshot(&paths, &operation);
     let kept = check.kept(&columns);
+    let partial = check.partial(&kept);
     check.texts();
     check.partitions(&columns);
     check.undeclared(&paths);
@@ -181,6 +208,9 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         source: raw.source.clone(),
         paths,
         operation,
+        truncate_condition: raw.apply_as_truncates.clone(),
+        truncates: raw.truncates,
+        partial,
         on_unknown_op: raw.on_unknown_op,
         preset: raw.cdc,
         options: preset,
@@ -205,7 +235,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
 impl TablePlan {
     /// The names of the sequence columns of the table.
     pub fn sequence_columns(&self) -> Vec<String> {
-        (0..self.sequence.len()).map(columns::sequence).collect()
+        (0..self.sequence.len() + usize::from(self.ranks_deletes())).map(columns::sequence).collect()
     }
 
     /// The columns of the changes of which only the last counts: those of one key; where deletes do not take the row
@@ -238,8 +268,37 @@ impl TablePlan {
         let paths = named.iter().filter_map(|(name, path)| Some(format!("; {name} {}", path.as_ref()?)));
         let paths = paths.collect::<String>();
         let extracts = if self.snapshot.is_some() { "; full extracts" } else { "" };
-        let kept = self.kept.identity();
-        format!("keys {}; sequence {sequence}; deletes by {operation}{paths}{extracts}{kept}", self.keys.join(", "))
+        let truncates = self.truncate_condition.iter().map(|condition| format!("; truncates by {condition}"));
+        let Partial { absent, null, placeholders, .. } = &self.partial;
+        let kept = [(*absent, "what is absent"), (*null, "null")].into_iter().filter(|(is_on, _)| *is_on);
+        let kept = kept.map(|(_, what)| what).chain(placeholders.first().map(String::as_str));
+        let kept = kept.map(|what| format!("; keeps a value for {what}"));
+        let more = truncates.chain(kept).collect::<String>();
+        format!(
+            "keys {}; sequence {sequence}; deletes by {operation}{paths}{extracts}{}{more}",
+            self.keys.join(", "),
+            self.kept.identity()
+        )
+    }
+
+    /// Whether a change may remove all rows. Of tables that keep more than current rows none may yet.
+    pub fn can_truncate(&self) -> bool {
+        let values = match &self.operation {
+            Operation::Column(op) | Operation::Either(op, _) => !op.truncate.is_empty(),
+            Operation::Upsert | Operation::Flag(_) | Operation::Condition(_) => false,
+        };
+        self.kept == Kept::Current && self.snapshot.is_none() && (values || self.truncate_condition.is_some())
+    }
+
+    /// Whether the source must tell columns that are absent from those that are null: where they are in objects, it
+    /// does.
+    pub fn needs_explicit_nulls(&self) -> bool {
+        self.partial.absent && self.paths.row.is_none()
+    }
+
+    /// Whether the sequence of the table ends with what a change did: deletes are older than what is alike otherwise.
+    pub fn ranks_deletes(&self) -> bool {
+        self.options.deletes_first && !self.sequence.is_empty() && self.kept == Kept::Current && self.snapshot.is_none()
     }
 }
 
@@ -261,8 +320,9 @@ impl Columns {
 }
 
 fn by_values(op: &Op) -> String {
-    let Op { column, insert, update, delete, ignore } = op;
-    format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}, ignore {ignore:?}")
+    let Op { column, insert, update, delete, truncate, ignore } = op;
+    let truncate = if truncate.is_empty() { String::new() } else { format!(", truncate {truncate:?}") };
+    format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}{truncate}, ignore {ignore:?}")
 }
 
 fn by_flag(flag: &DeleteFlag) -> String {

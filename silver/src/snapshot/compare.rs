@@ -14,7 +14,7 @@ use lake::upsert::DELETE;
 use lake::{Result, Table, columns};
 
 use super::extracts::{Extract, Extracts};
-use crate::change::{Decoder, FILE_RANK, FILE_TIME};
+use crate::change::{CHANGE_NUMBER, Decoder, FILE_RANK, FILE_TIME, OP_RANK, RANK_IN_FILE};
 use crate::plan::{Kept, TablePlan};
 
 /// The number of the extract that a row is of, from 0; -1 for the table.
@@ -104,7 +104,7 @@ impl<'a> Compared<'a> {
                 columns::ROW_NUMBER => lit(0_i64),
                 _ if of_extract => ident(format!("{OF}{name}")),
                 _ if self.plan.keys.iter().any(|key| key == name) => ident(name),
-                crate::change::OP_RANK => lit(0_i32),
+                OP_RANK | RANK_IN_FILE | CHANGE_NUMBER => lit(0_i32),
                 _ => lit(ScalarValue::try_from(field.data_type())?),
             }
             .alias(name))

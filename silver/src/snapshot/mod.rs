@@ -11,9 +11,12 @@ mod compare;
 mod extracts;
 mod files;
 
+use std::sync::Arc;
+
 use datafusion::dataframe::DataFrame;
 use lake::quarantine::QuarantineWriter;
 use lake::report::FailedFile;
+use lake::session::Session;
 use lake::stage::Staged;
 use lake::{Result, Table};
 
@@ -22,7 +25,7 @@ use self::extracts::{Extracts, Fate};
 use self::files::Files;
 use crate::change::Decoder;
 use crate::dedup;
-use crate::read::{Changes, Range, Read, Tally};
+use crate::read::{Changes, Range, Read, Rejects, Tally, Wanted, changes};
 use crate::refine::Refinement;
 
 /// What new extracts come to.
@@ -58,16 +61,18 @@ impl Refinement<'_> {
     /// The changes that records are, or that the extracts come to which they are of.
     pub(crate) async fn taken<'a>(
         &'a self,
-        changes: Changes,
-        (bronze, range): (&Table, Range),
-        decoder: &Decoder,
+        (bronze, range, wanted, rejects): (&Table, Range, Wanted, Rejects),
+        decoder: &Arc<Decoder>,
         table: &Table,
         side: &'a str,
+        session: &Session,
     ) -> Result<Extracted<'a>> {
         if self.plan.snapshot.is_some() {
+            let changes = changes(bronze, wanted, decoder, rejects, session, self.ctx).await?;
             return self.extracted(changes, (bronze, range), decoder, table, side).await;
         }
-        let (last, superseded, Read { tally, writer, .. }) = self.last(changes, &self.plan.sequence_columns()).await?;
+        let (last, superseded, Read { tally, writer, .. }) =
+            self.deciding(bronze, wanted, decoder, rejects, session).await?;
         let counts = Counts { superseded, ..Counts::default() };
         Ok(Extracted { last, tally, writer, counts, refused: Vec::new(), notes: Vec::new(), applied: None })
     }
