@@ -90,7 +90,7 @@ fn absent_is_null(name: &TableName, job: &Job, jobs: &[(TableName, Job)], proble
     let message = format!("`{}` does not tell a column that is absent from one that is null", source.table);
     let hint = match source.is_json() {
         true => format!("set `json: {{explicit_nulls: true}}` of `{}`", source.table),
-        false => "where a null means that the value did not change, use `ignore_null_updates` instead".to_owned(),
+        false => "where a null means that the value did not change, set `ignore_null_updates` instead".to_owned(),
     };
     let path = SpecPath::of(["silver", &name.name]).key("partial_updates");
     problems.add(Problem::at(&path, message).hint(hint));
