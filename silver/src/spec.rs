@@ -92,8 +92,9 @@ pub struct Table {
     /// How rows are replaced that a change meets.
     pub write_mode: WriteMode,
     /// Whether rows may be marked as deleted in files that stay, which makes small changes of large files cheap. Readers
-    /// must know Delta's deletion vectors: Spark from Delta 2.4, Databricks, Fabric, Trino, delta-rs from 1.1 and
-    /// DuckDB do.
+    /// must know Delta's deletion vectors: delta-rs, Polars, DuckDB and Sail were seen to read such tables rightly, and Spark
+    /// (Delta 2.4), Databricks, Fabric and Trino say that they do. In the change data feed an update may then be a delete
+    /// and an insert.
     pub deletion_vectors: bool,
 }
 

@@ -29,6 +29,9 @@ use crate::write::conform;
 /// Bytes fetched from the end of a file in the hope that all of its footer is among them.
 const FOOTER_BYTES: usize = 64 * 1024;
 
+/// The property of a table whose columns have other names in its files.
+const COLUMN_MAPPING: &str = "delta.columnMapping.mode";
+
 /// What the data files of a table have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
@@ -48,7 +51,13 @@ pub(super) struct OpenFile {
 }
 
 impl Files {
+    /// # Errors
+    /// [`ErrorKind::Table`] when the columns have other names in files than in the table.
     pub(super) fn of(table: &Table) -> Result<Self> {
+        if table.property(COLUMN_MAPPING)?.is_some_and(|mode| mode != "none") {
+            let message = format!("{} has columns that are mapped to other names in its files", table.name());
+            return Err(Error::new(ErrorKind::Table, message).hint("such a table can be read, not changed"));
+        }
         Ok(Self {
             store: table.delta().object_store(),
             name: table.name().clone(),
