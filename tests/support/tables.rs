@@ -120,6 +120,10 @@ impl Shape {
         fields.map(|field| field.0.clone()).collect()
     }
 
+    pub(crate) fn has_float_keys(&self) -> bool {
+        self.fields.iter().any(|(name, kind, _)| *kind == DataType::Float64 && self.keys.contains(name))
+    }
+
     fn places(&self, names: &[String]) -> Vec<usize> {
         let place = |name: &String| self.fields.iter().position(|field| field.0 == *name).expect("a column");
         names.iter().map(place).collect()

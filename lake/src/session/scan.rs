@@ -56,10 +56,15 @@ impl Session {
         table.delta().update_datafusion_session(&self.ctx.state())?;
         let mut provider = table.delta().table_provider().with_session(Arc::new(self.ctx.state()));
         if let Some(paths) = paths {
-            provider = provider.with_file_paths(paths);
+            provider = provider.with_file_paths(paths.iter().map(|path| in_url(path)));
         }
         provider.await.map_err(|error| Error::from(error).context(format!("reading table {}", table.name())))
     }
+}
+
+/// A path as part of a URL, which is how the library takes it: folders of partitions have escaped values in their names.
+fn in_url(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
 }
 
 fn paths(files: Vec<LogicalFileView>) -> Vec<String> {
