@@ -140,7 +140,21 @@ pub fn compile(entry: &Entry<Source>, problems: &mut Problems) -> Option<SourceP
 /// Checks what only all sources together can tell: a folder that one source moves its files to must not be one that
 /// another takes files from.
 pub fn check_together(plans: &[&SourcePlan], problems: &mut Problems) {
-    for plan in plans {
+    for plan in plans.iter().filter(|plan| !matches!(plan.clean, Clean::Off)) {
+        let shared = |other: &&SourcePlan| {
+            let path = plan.filter.shared_with(&plan.folder, &other.filter, &other.folder)?;
+            let depth = |folder: &str| if folder.is_empty() { 0 } else { folder.split('/').count() };
+            let is_deep = |one: &SourcePlan| path.split('/').count() > depth(&one.folder) + 1;
+            let misses = |one: &SourcePlan| !one.recursive && is_deep(one);
+            (other.table != plan.table && !misses(plan) && !misses(other)).then(|| (other.source().to_owned(), path))
+        };
+        if let Some((other, path)) = plans.iter().copied().find_map(|other| shared(&other)) {
+            let place = SpecPath::of(["bronze", plan.source()]).key("clean_source");
+            let problem = Problem::at(&place, format!("files such as `{path}` are also read by `{other}`"));
+            problems.add(problem.hint(
+                "they could be cleared away before that source has them: keep the two apart by `path` or `include`",
+            ));
+        }
         let Clean::Move { to, .. } = &plan.clean else { continue };
         let takes = |other: &&&SourcePlan| {
             other.table != plan.table

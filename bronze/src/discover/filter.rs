@@ -13,6 +13,8 @@ pub struct Filter {
     include: Option<Globs>,
     exclude: Globs,
     default_excludes: bool,
+    /// A path for each of the globs that include.
+    examples: Vec<String>,
 }
 
 /// Globs of names (those without a slash) and of whole paths.
@@ -26,8 +28,9 @@ impl Filter {
     /// Files that one of `include` matches (all, when it is empty), without those that one of `exclude` matches and
     /// without the default ones. Globs that are none match nothing; see [`Filter::check`].
     pub fn new(include: &[String], exclude: &[String], default_excludes: bool) -> Self {
+        let examples = include.iter().map(|glob| example(glob)).collect();
         let include = (!include.is_empty()).then(|| Globs::new(include));
-        Self { include, exclude: Globs::new(exclude), default_excludes }
+        Self { include, exclude: Globs::new(exclude), default_excludes, examples }
     }
 
     /// Tells why a text is not a glob.
@@ -60,6 +63,24 @@ impl Filter {
             ["x", "x/y", "x/y/z.a"].iter().all(|rest| self.exclude.matches(&format!("{below}/{rest}"), "\0"))
         };
         inner == folder || below(folder, inner).is_some_and(|below| self.enters(below) && !excluded(below))
+    }
+
+    /// A path, below the landing root, of a file that both would take: this one as data of a source whose folder is
+    /// `folder`, the other as data of one whose folder is `other_folder`. `None` when none was thought of.
+    pub fn shared_with(&self, folder: &str, other: &Self, other_folder: &str) -> Option<String> {
+        let inner = match (below(folder, other_folder), below(other_folder, folder)) {
+            _ if folder == other_folder => folder,
+            (Some(_), _) => other_folder,
+            (_, Some(_)) => folder,
+            (None, None) => return None,
+        };
+        let names = self.examples.iter().chain(&other.examples).map(String::as_str).chain(["file.csv"]);
+        let takes = |filter: &Self, folder: &str, path: &str| match folder {
+            "" => filter.takes(path),
+            folder => below(folder, path).is_some_and(|path| filter.takes(path)),
+        };
+        let mut paths = names.map(|name| if inner.is_empty() { name.to_owned() } else { format!("{inner}/{name}") });
+        paths.find(|path| takes(self, folder, path) && takes(other, other_folder, path))
     }
 
     /// True when a file of 0 bytes is left out.
@@ -96,6 +117,25 @@ impl Globs {
 
 fn compile(glob: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(glob.strip_prefix("./").unwrap_or(glob)).literal_separator(true).build()
+}
+
+/// A path that a glob matches.
+fn example(glob: &str) -> String {
+    let (mut path, mut is_class) = (String::new(), false);
+    for (at, char) in glob.replace("**/", "").char_indices() {
+        match char {
+            '[' => is_class = true,
+            ']' => {
+                is_class = false;
+                path.push('x');
+            }
+            _ if is_class => {}
+            '*' | '?' if path.ends_with('x') && at > 0 => {}
+            '*' | '?' => path.push('x'),
+            _ => path.push(char),
+        }
+    }
+    path
 }
 
 fn is_hidden(name: &str) -> bool {
@@ -139,6 +179,18 @@ mod tests {
         assert!(!all.enters("_temporary") && !all.enters("a/_b") && all.enters("a/b"));
         let everything = Filter::new(&[], &[], false);
         assert!(everything.takes("_SUCCESS") && everything.enters("_temporary") && !everything.skips_empty());
+    }
+
+    #[test]
+    fn two_sources_share_files_when_both_take_some() {
+        let all = filter(&[], &[]);
+        let (csv, json) = (filter(&["*.csv"], &[]), filter(&["2024/**/*.json"], &[]));
+        assert_eq!(csv.shared_with("a", &all, "a").as_deref(), Some("a/x.csv"));
+        assert_eq!(all.shared_with("", &csv, "a/b").as_deref(), Some("a/b/x.csv"));
+        assert_eq!(json.shared_with("a", &all, "a").as_deref(), Some("a/2024/x.json"));
+        assert_eq!(csv.shared_with("a", &json, "a"), None);
+        assert_eq!(all.shared_with("a", &all, "ab"), None);
+        assert_eq!(all.shared_with("a", &filter(&["*.csv"], &["x*"]), "b"), None);
     }
 
     #[test]

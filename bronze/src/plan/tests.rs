@@ -134,4 +134,30 @@ bronze:
     check_together(&plans.iter().collect::<Vec<_>>(), &mut problems);
     let problems = problems.finish(()).expect_err("a problem").to_string();
     assert!(problems.contains("`b/old` is inside the folder of `b`") && !problems.contains("_old"), "{problems}");
+    assert!(!problems.contains("also read by"), "{problems}");
+}
+
+#[test]
+fn files_that_two_sources_read_are_not_cleared_away() {
+    let problems = |other: &str| {
+        let text = format!(
+            "name: shop\nbronze:\n  a: {{path: x, format: csv, include: ['*.csv'], clean_source: {{mode: delete}}}}\n  b: {other}\n"
+        );
+        let document = Document::parse("pipelines.yaml", &text);
+        let mut problems = document.problems();
+        let entries = document.section::<Source>("bronze", &mut problems);
+        let plans: Vec<SourcePlan> = entries.iter().filter_map(|entry| compile(entry, &mut problems)).collect();
+        check_together(&plans.iter().collect::<Vec<_>>(), &mut problems);
+        problems.finish(()).err().map(|problems| problems.to_string()).unwrap_or_default()
+    };
+    for shared in ["{path: x, format: csv}", "{path: ./, format: csv}", "{path: x/y, format: csv}"] {
+        assert!(problems(shared).contains("are also read by `b`"), "{shared}: {}", problems(shared));
+    }
+    for apart in [
+        "{path: x, format: json, include: ['*.json']}",
+        "{path: z, format: csv}",
+        "{path: ./, format: csv, recursive: false}",
+    ] {
+        assert_eq!(problems(apart), "", "{apart}");
+    }
 }
