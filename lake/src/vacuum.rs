@@ -5,12 +5,14 @@
 //! store (`part-….parquet#1`, of which no listing tells), so folders of this machine are looked through as well. No
 //! commit is made: the versions of a table are its users', and what went is gone whether the log says so or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{DirEntry, read_dir};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use chrono::{DateTime, Utc};
+use deltalake::kernel::{Action, StorageType};
 use deltalake::operations::vacuum::VacuumMode;
 use deltalake::table::config::TablePropertiesExt;
 use futures::{StreamExt, TryStreamExt};
@@ -18,9 +20,11 @@ use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::clock::Clock;
+use crate::commit::actions_of;
 use crate::error::{Context, Error, Result};
 use crate::lakehouse::Lake;
 use crate::table::Table;
+use crate::vectors::path_of;
 
 /// Files that are removed at a time.
 const REMOVED_AT_ONCE: usize = 16;
@@ -36,17 +40,20 @@ pub struct Leftover {
     pub unfinished: bool,
 }
 
-/// The files of a table that nothing has needed for `retain`; `None` is what the table says in
-/// `delta.deletedFileRetentionDuration`, or else 7 days. Sorted by path.
+/// How long a table itself wants files kept that no version needs: `delta.deletedFileRetentionDuration`, or else 7 days.
 ///
 /// # Errors
-/// [`ErrorKind::Store`] when log or folder cannot be read.
-pub async fn leftovers(lake: &Lake, table: &Table, retain: Option<Duration>) -> Result<Vec<Leftover>> {
+/// [`ErrorKind::Table`](crate::ErrorKind::Table) when the table is not loaded.
+pub fn retention(table: &Table) -> Result<Duration> {
+    Ok(table.delta().snapshot()?.table_config().deleted_file_retention_duration())
+}
+
+/// The files of a table that nothing has needed for `retain`. Sorted by path.
+///
+/// # Errors
+/// [`ErrorKind::Store`](crate::ErrorKind::Store) when log or folder cannot be read.
+pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<Vec<Leftover>> {
     let listed = listed(table).await?;
-    let retain = match retain {
-        Some(retain) => retain,
-        None => table.delta().snapshot()?.table_config().deleted_file_retention_duration(),
-    };
     let plan = table
         .delta()
         .clone()
@@ -57,8 +64,10 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Option<Duration>) -> 
         .with_enforce_retention_duration(false)
         .with_dry_run(true);
     let (_, free) = plan.await.context(|| format!("looking for files that {} does not need", table.name()))?;
+    let vectors =
+        vectors_of(table, lake.clock().now() - chrono::Duration::from_std(retain).unwrap_or_default()).await?;
     // A file that went earlier is still named by the log for a while.
-    let there = free.files_deleted.into_iter().filter_map(|path| {
+    let there = free.files_deleted.into_iter().filter(|path| !vectors.contains(path)).filter_map(|path| {
         let bytes = *listed.get(&path)?;
         Some(Leftover { path, bytes, unfinished: false })
     });
@@ -79,6 +88,38 @@ impl deltalake::operations::vacuum::Clock for Clock {
     fn current_timestamp_millis(&self) -> i64 {
         self.now().timestamp_millis()
     }
+}
+
+/// The files of deletion vectors that versions since then name. The library keeps those of the open version alone, and
+/// judges one that was replaced by when it was written.
+async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<String>> {
+    let mut vectors = HashSet::new();
+    if !table.protocol()?.features.iter().any(|feature| feature == "deletionVectors") {
+        return Ok(vectors);
+    }
+    for number in (0..=table.version()).rev() {
+        let Ok(actions) = actions_of(table, number).await else { break };
+        let mut committed = None;
+        for action in actions {
+            let vector = match action {
+                Action::Add(add) => add.deletion_vector,
+                Action::Remove(remove) => remove.deletion_vector,
+                Action::CommitInfo(info) => {
+                    committed = info.timestamp.and_then(DateTime::from_timestamp_millis);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
+                vectors.insert(path_of(&vector.path_or_inline_dv)?.to_string());
+            }
+        }
+        // This version stood then, and its own vectors are among those that were seen.
+        if committed.is_some_and(|committed| committed < since) {
+            break;
+        }
+    }
+    Ok(vectors)
 }
 
 /// Removes files of a table. One that is gone already is no error.

@@ -82,7 +82,13 @@ impl Layer for Silver {
             return Ok(Vec::new());
         }
         let error = Error::new(ErrorKind::Data, format!("{} does not keep its promises", broken.join(", ")));
-        Err(error.hint("delete the folder of the table and run `silver run`: it is made anew from bronze").into())
+        Err(error
+            .hint(
+                "a key that comes twice is always a fault. A difference from bronze need not be one: a column that joined \
+                 later is null in rows applied before, a change may have come after `tombstone_retention`, and the spec \
+                 may take by now what it refused. To make the table anew, delete its folder and run `silver run`",
+            )
+            .into())
     }
 }
 

@@ -22,6 +22,7 @@ const NAMED_MAX: usize = 5;
 /// How many rows have a key, and where a row is from.
 const COUNT: &str = "__count";
 const SIDE: &str = "__side_";
+
 /// What was asked of a table, and the answers.
 #[derive(Debug)]
 pub struct Verdict {
@@ -135,7 +136,9 @@ async fn same_as_anew(
     let aside = lake.with_aside(root, &layers.collect::<Vec<_>>());
     // What was discarded there stays discarded.
     lake.copy_table(&TableName::quarantine(&plan.source), &aside).await?;
-    crate::run(&aside, plan, &RunContext::new(&aside)).await?;
+    let context = RunContext::new(&aside);
+    context.pins.set(&source, bronze.version());
+    crate::run(&aside, plan, &context).await?;
     let anew = aside.existing(&plan.table).await?;
     let anew = session.context().read_table(session.provider(&anew).await?)?;
     compare(table, &plan.kept.row_keys(plan), rows, anew).await

@@ -17,16 +17,16 @@ mod metadata;
 mod redefine;
 mod vectors;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use deltalake::DeltaTableError;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
-use deltalake::kernel::{Action, LogicalFileView, Transaction};
+use deltalake::kernel::{Action, Transaction};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Result, Retry};
+use crate::error::{Context, Error, ErrorKind, Result, Retry};
 use crate::fault;
 use crate::names::RunId;
 use crate::table::Table;
@@ -119,7 +119,7 @@ impl Table {
             let before = (self.version(), Standing::of(self)?);
             self.reload().await?;
             if holds(self, &commit.txns).await? {
-                return Ok(settled(self, &commit));
+                return Ok(settled(self, before.0, &commit).await);
             }
             let moved = before.0 != self.version();
             let fits = commit.blind_append && before.1 == Standing::of(self)?;
@@ -204,20 +204,41 @@ async fn holds(table: &Table, txns: &[Txn]) -> Result<bool> {
     Ok(!txns.is_empty())
 }
 
-/// The transactions are there after an error: by our hand when one of our files is live, else by another's.
-fn settled(table: &Table, commit: &Commit) -> Outcome {
+/// The transactions are there after an error: by our hand when a version above `before` names one of our files, else by
+/// another's. Who cannot be told is us, for the files of another's are nobody's to remove, and ours are found by
+/// `vacuum`.
+async fn settled(table: &Table, before: u64, commit: &Commit) -> Outcome {
     let version = table.version();
-    let first = commit.actions.iter().find_map(|action| match action {
-        Action::Add(add) => Some(add),
-        _ => None,
-    });
-    let ours = first.is_some_and(|add| {
-        let is_ours = |file: LogicalFileView| {
-            file.path() == add.path.as_str() && file.deletion_vector_descriptor() == add.deletion_vector
-        };
-        table.delta().snapshot().is_ok_and(|snapshot| snapshot.log_data().iter().any(is_ours))
-    });
-    if ours { Outcome::Committed { version } } else { Outcome::AlreadyApplied { version } }
+    let ours: HashSet<FileId> = commit.actions.iter().filter_map(added).collect();
+    for number in before + 1..=version {
+        match actions_of(table, number).await {
+            Ok(actions) if !actions.iter().filter_map(added).any(|file| ours.contains(&file)) => {}
+            _ => return Outcome::Committed { version },
+        }
+    }
+    Outcome::AlreadyApplied { version }
+}
+
+/// What version `number` of a table did.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the log does not have it or cannot be read.
+pub(crate) async fn actions_of(table: &Table, number: u64) -> Result<Vec<Action>> {
+    let place = || format!("reading version {number} of {}", table.name());
+    let bytes = table.delta().log_store().read_commit_entry(number).await.context(place)?;
+    let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::Store, "the log does not have it").context(place()))?;
+    let actions = serde_json::Deserializer::from_slice(&bytes).into_iter();
+    actions
+        .collect::<serde_json::Result<_>>()
+        .map_err(|error| Error::new(ErrorKind::Store, "the log cannot be read").with_source(error).context(place()))
+}
+
+/// A file by its path and by what is deleted of it: a path comes again when rows of its file are marked.
+type FileId = (String, Option<String>);
+
+fn added(action: &Action) -> Option<FileId> {
+    let Action::Add(add) = action else { return None };
+    Some((add.path.clone(), add.deletion_vector.as_ref().map(|vector| vector.path_or_inline_dv.clone())))
 }
 
 async fn try_once(table: &Table, commit: &Commit) -> Result<()> {

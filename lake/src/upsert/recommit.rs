@@ -1,11 +1,12 @@
-//! A commit that comes second: the same files on top of the newer version, when nothing that the changes meet has moved.
+//! A commit that comes second: the same files on top of the newer version, when only upkeep came first, and nothing that
+//! the changes meet has moved.
 
 use std::collections::HashSet;
 
-use deltalake::kernel::LogicalFileView;
+use deltalake::kernel::{Action, LogicalFileView};
 
 use super::{Probed, Upsert, probe};
-use crate::commit::{Commit, Outcome};
+use crate::commit::{Commit, Outcome, actions_of};
 use crate::error::{ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::table::Table;
@@ -40,6 +41,13 @@ async fn fits(upsert: &Upsert, lake: &Lake, before: &Table, now: &Table, probed:
     let (old, new) = (before.delta().snapshot()?, now.delta().snapshot()?);
     if old.metadata() != new.metadata() || old.protocol() != new.protocol() {
         return Ok(false);
+    }
+    // Another's work may have left what no file tells: the delete of a key that the table does not hold, remembered
+    // beside it. Only upkeep carries no transaction.
+    for number in before.version() + 1..=now.version() {
+        if actions_of(now, number).await?.iter().any(|action| matches!(action, Action::Txn(_))) {
+            return Ok(false);
+        }
     }
     let held: HashSet<FileId> = old.log_data().iter().map(|file| id(&file)).collect();
     let live: HashSet<FileId> = new.log_data().iter().map(|file| id(&file)).collect();

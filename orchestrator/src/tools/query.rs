@@ -45,7 +45,7 @@ impl Answer {
 /// [`ErrorKind::Query`] when it is no query, or names a table or column that is not there, with the nearest names.
 pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, rows: Option<usize>) -> Result<Answer> {
     let session = lake.session()?;
-    let sql = &travel::rewritten(sql);
+    let sql = &travel::rewritten(sql)?;
     let statement = parse(sql)?;
     if let Some(verb) = refused(&statement) {
         let error = Error::new(ErrorKind::Query, format!("`{verb}` is refused: this command only reads"));

@@ -20,21 +20,30 @@ pub(crate) enum AsOf {
     Moment(DateTime<Utc>),
 }
 
-/// The query with names of their own for tables of earlier versions. What is no SQL stays as it is.
-pub(crate) fn rewritten(sql: &str) -> String {
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return sql.to_owned() };
-    let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+/// The query with names of their own for tables of earlier versions. What is no SQL stays as it is, and so does a query
+/// that asks for none.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when a version does not follow the name of a table.
+pub(crate) fn rewritten(sql: &str) -> Result<String> {
+    // Texts keep their escapes: they are written again as they are read.
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize();
+    let Ok(tokens) = tokens else { return Ok(sql.to_owned()) };
+    let (mut out, mut is_same) = (Vec::with_capacity(tokens.len()), true);
     let mut rest = &tokens[..];
     while let Some((token, after)) = rest.split_first() {
         match as_of(rest) {
-            Some((text, taken)) if rename(&mut out, &text) => rest = &rest[taken..],
-            _ => {
+            Some((text, taken)) => {
+                rename(&mut out, &text)?;
+                (rest, is_same) = (&rest[taken..], false);
+            }
+            None => {
                 out.push(token.clone());
                 rest = after;
             }
         }
     }
-    out.iter().map(Token::to_string).collect()
+    Ok(if is_same { sql.to_owned() } else { out.iter().map(Token::to_string).collect() })
 }
 
 /// What is asked for at the beginning of these tokens, as `v3` or a time, and how many tokens say so.
@@ -63,13 +72,22 @@ fn number(word: &str) -> Option<u64> {
     word.strip_prefix(['v', 'V'])?.parse().ok()
 }
 
-/// Makes the name that ends the query so far one of a version; false when it does not end with a name.
-fn rename(out: &mut [Token], text: &str) -> bool {
-    let Some(Token::Word(word)) = out.last_mut() else { return false };
-    // A name is what it was; in quotes it may have any character.
-    word.value = format!("{}@{text}", word.value);
-    word.quote_style = Some('"');
-    true
+/// Makes the name that ends the query so far one of a version.
+fn rename(out: &mut [Token], text: &str) -> Result<()> {
+    // Tables of the lake are named by layer, so a dot comes before the name; an alias has none.
+    let wrong = || {
+        let error = Error::new(ErrorKind::Query, "a version must follow the name of a table directly");
+        error.hint("write `silver.orders VERSION AS OF 3 o`, the alias behind the version")
+    };
+    match out {
+        [.., Token::Period, Token::Word(word)] => {
+            // A name is what it was; in quotes it may have any character.
+            word.value = format!("{}@{text}", word.value);
+            word.quote_style = Some('"');
+            Ok(())
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// The table and the version that a name of [`rewritten`] means; of any other name, the name itself.
@@ -128,10 +146,20 @@ mod tests {
                 "SELECT * FROM silver.\"a@2024-05-01 10:00\" JOIN silver.\"b-c@v0\" USING (id)",
             ),
             ("SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3", "SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3"),
+            (
+                "SELECT 'O''Brien', \"a\"\"b\" FROM silver.a@v1 WHERE x = 'a'' OR ''b'",
+                "SELECT 'O''Brien', \"a\"\"b\" FROM silver.\"a@v1\" WHERE x = 'a'' OR ''b'",
+            ),
             ("SELECT version AS of FROM t", "SELECT version AS of FROM t"),
-            ("SELECT timestamp '2024-05-01'", "SELECT timestamp '2024-05-01'"),
+            ("SELECT timestamp '2024-05-01', 'it''s'", "SELECT timestamp '2024-05-01', 'it''s'"),
         ] {
-            assert_eq!(rewritten(sql), expected);
+            assert_eq!(rewritten(sql).expect("a query"), expected);
+        }
+        for sql in
+            ["SELECT 1 FROM silver.orders o VERSION AS OF 3", "SELECT 1 FROM (SELECT 1) t TIMESTAMP AS OF '2024-05-01'"]
+        {
+            let error = rewritten(sql).expect_err("no table before the version");
+            assert!(error.to_string().contains("must follow the name of a table"), "{error}");
         }
     }
 

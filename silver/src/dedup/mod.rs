@@ -31,6 +31,8 @@ use crate::order;
 const WAITING_MAX: usize = 4;
 /// Bytes of changes that are held where the engine has no limit.
 const HELD_BYTES: usize = 512 << 20;
+/// Of the hashes of keys.
+const SEED: u64 = 0;
 
 type Answer = datafusion::error::Result<RecordBatch>;
 
@@ -102,7 +104,8 @@ async fn deal(
     columns: Arc<Columns>,
     desks: Vec<mpsc::Sender<Work>>,
 ) -> Result<u64> {
-    let seed = RandomState::default();
+    // All dealers must send a key to the same worker.
+    let seed = RandomState::with_seed(SEED);
     let mut all = 0;
     while let Some(batch) = stream.try_next().await? {
         all += batch.num_rows() as u64;
@@ -110,7 +113,7 @@ async fn deal(
         create_hashes(columns.keys_of(&batch), &seed, &mut hashes)?;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); desks.len()];
         for (row, hash) in (0..).zip(&hashes) {
-            rows[*hash as usize % desks.len()].push(row);
+            rows[(*hash >> 48) as usize % desks.len()].push(row);
         }
         let (held, hashes) = (Arc::new(columns.hold(batch)?), Arc::new(hashes));
         for (desk, rows) in desks.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {

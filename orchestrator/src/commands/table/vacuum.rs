@@ -4,7 +4,7 @@ use lake::report::grid::{Align, Grid};
 use lake::report::{EXIT_DONE, EXIT_FAILED, WIDTH, counted, error_text, size, thousands};
 use lake::run::RunContext;
 use lake::spec::Duration;
-use lake::vacuum::{Leftover, leftovers, remove};
+use lake::vacuum::{Leftover, leftovers, remove, retention};
 use lake::{Error, Lake, TableName};
 use serde_json::{Value, json};
 
@@ -53,35 +53,70 @@ impl Free {
 }
 
 pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
-    if let Some(retain) = args.retain.filter(|retain| *retain < RETAIN_UNASKED && !args.force) {
-        let message = format!("`--retain {retain}` is less than 7 days: versions that people go back to would go");
-        let hint = "add `--force` when nothing else writes to the tables and no reader needs older versions";
-        return Err(Error::spec(message).hint(hint).into());
+    if let Some(retain) = args.retain {
+        check(retain, args.force, "`--retain`")?;
     }
-    let mut freed = Vec::new();
+    let (mut freed, mut failure) = (Vec::new(), None);
     for name in chosen(lake, &args.tables).await? {
-        let Some(table) = lake.table(&name).await? else { continue };
-        let files = leftovers(lake, &table, args.retain.map(Duration::as_std)).await?;
-        if !args.dry_run {
-            remove(lake, &table, &files).await?;
+        match free(lake, &name, args).await {
+            Ok(Some(free)) => freed.push(free),
+            Ok(None) => {}
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
-        freed.push(Free { table: name, files });
     }
     let told = details(&freed);
     match args.output {
         Output::Json => printer.data(&format!("{}\n", with_files(&told, &freed, args.dry_run)))?,
         Output::Table => printer.data(&text(&freed, args.dry_run))?,
     }
-    if args.dry_run || freed.iter().all(|free| free.files.is_empty()) {
-        return Ok(EXIT_DONE);
+    if !args.dry_run && freed.iter().any(|free| !free.files.is_empty()) {
+        let context = RunContext::new(lake);
+        context.events.record(None, VACUUMED, lake::events::Level::Info, summary(&freed), told);
+        if let Err(error) = context.events.flush(lake).await {
+            printer.note(&error_text(&error.context("the files are removed, but that was not recorded")));
+            return Ok(EXIT_FAILED);
+        }
     }
-    let context = RunContext::new(lake);
-    context.events.record(None, VACUUMED, lake::events::Level::Info, summary(&freed), told);
-    if let Err(error) = context.events.flush(lake).await {
-        printer.note(&error_text(&error.context("the files are removed, but that was not recorded")));
-        return Ok(EXIT_FAILED);
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(EXIT_DONE),
     }
-    Ok(EXIT_DONE)
+}
+
+/// Removes what is free of a table, or only says what is; `None` when there is no such table.
+async fn free(lake: &Lake, name: &TableName, args: &Args) -> Result<Option<Free>, Error> {
+    let Some(table) = lake.table(name).await? else { return Ok(None) };
+    let retain = match args.retain {
+        Some(retain) => retain.as_std(),
+        None => {
+            let retain = retention(&table)?;
+            let millis = u64::try_from(retain.as_millis()).unwrap_or(u64::MAX);
+            check(
+                Duration::from_millis(millis),
+                args.force,
+                &format!("`delta.deletedFileRetentionDuration` of {name}"),
+            )?;
+            retain
+        }
+    };
+    let files = leftovers(lake, &table, retain).await?;
+    if !args.dry_run {
+        remove(lake, &table, &files).await?;
+    }
+    Ok(Some(Free { table: name.clone(), files }))
+}
+
+/// Refuses a short retention that was not asked for twice.
+fn check(retain: Duration, force: bool, what: &str) -> Result<(), Error> {
+    if retain >= RETAIN_UNASKED || force {
+        return Ok(());
+    }
+    let message = format!("{what} is {retain}, less than 7 days: versions that people go back to would go");
+    Err(Error::spec(message)
+        .hint("add `--force` when nothing else writes to the tables and no reader needs older versions"))
 }
 
 fn summary(freed: &[Free]) -> String {
