@@ -40,13 +40,18 @@ impl Lake {
         Self(Arc::new(Inner { root, clock, engine, aside: None }))
     }
 
-    /// This lake with the tables of some layers below `root` instead: what is made there is seen by nobody else, and what
-    /// those layers have here is not seen by it.
-    #[must_use]
-    pub fn with_aside(&self, root: Root, layers: &[Layer]) -> Self {
+    /// This lake with the tables of some layers in a temporary folder instead: what is made there is seen by nobody else
+    /// and is gone with the folder, and what those layers have here is not seen by it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when there is no place for a temporary folder.
+    pub fn with_aside(&self, layers: Vec<Layer>) -> Result<(Self, tempfile::TempDir)> {
+        let folder =
+            tempfile::Builder::new().prefix("lake-aside-").tempdir().context(|| "making a temporary folder")?;
+        let root = Root::open(&folder.path().display().to_string(), Path::new("/"))?;
         let Inner { root: own, clock, engine, .. } = &*self.0;
-        let aside = Some(Aside { root, layers: layers.to_vec() });
-        Self(Arc::new(Inner { root: own.clone(), clock: clock.clone(), engine: engine.clone(), aside }))
+        let aside = Some(Aside { root, layers });
+        Ok((Self(Arc::new(Inner { root: own.clone(), clock: clock.clone(), engine: engine.clone(), aside })), folder))
     }
 
     /// Copies the files of a table, as they are, into `other`.

@@ -1,7 +1,5 @@
 //! Whether a table is what it promises to be: asked of its rows, and on demand of the whole of bronze.
 
-use std::path::Path;
-
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::JoinType;
@@ -12,7 +10,7 @@ use lake::report::{counted, thousands};
 use lake::run::RunContext;
 use lake::session::Session;
 use lake::upsert::{differs, same_key};
-use lake::{Context, Error, ErrorKind, Lake, Layer, Result, Root, Table, TableName, columns};
+use lake::{Error, ErrorKind, Lake, Layer, Result, Table, TableName, columns};
 use serde_json::{Value, json};
 
 use crate::plan::{Kept, TablePlan};
@@ -129,11 +127,9 @@ async fn same_as_anew(
         let message = format!("{} has not applied all of {source}, so the two cannot be compared", plan.table);
         return Err(Error::new(ErrorKind::Table, message).hint("bring it up to date: `silver run`"));
     }
-    let folder = tempfile::Builder::new().prefix("lake-verify-").tempdir().context(|| "making a temporary folder")?;
     // All that a silver table is made with, besides bronze.
     let layers = Layer::ALL.into_iter().filter(|layer| !matches!(layer, Layer::Bronze | Layer::Files));
-    let root = Root::open(&folder.path().display().to_string(), Path::new("/"))?;
-    let aside = lake.with_aside(root, &layers.collect::<Vec<_>>());
+    let (aside, _folder) = lake.with_aside(layers.collect())?;
     // What was discarded there stays discarded.
     lake.copy_table(&TableName::quarantine(&plan.source), &aside).await?;
     let context = RunContext::new(&aside);

@@ -38,6 +38,9 @@ pub(crate) fn rewritten(sql: &str) -> Result<String> {
                 (rest, is_same) = (&rest[taken..], false);
             }
             None => {
+                if is_misplaced(token, out.last()) {
+                    return Err(misplaced());
+                }
                 out.push(token.clone());
                 rest = after;
             }
@@ -48,7 +51,7 @@ pub(crate) fn rewritten(sql: &str) -> Result<String> {
 
 /// What is asked for at the beginning of these tokens, as `v3` or a time, and how many tokens say so.
 fn as_of(tokens: &[Token]) -> Option<(String, usize)> {
-    // `@v3`, directly behind the name.
+    // `@v3` directly behind a name in quotes; behind one without it is part of the name.
     if let [Token::AtSign, Token::Word(word), ..] = tokens {
         return number(&word.value).map(|number| (format!("v{number}"), 2));
     }
@@ -75,10 +78,6 @@ fn number(word: &str) -> Option<u64> {
 /// Makes the name that ends the query so far one of a version.
 fn rename(out: &mut [Token], text: &str) -> Result<()> {
     // Tables of the lake are named by layer, so a dot comes before the name; an alias has none.
-    let wrong = || {
-        let error = Error::new(ErrorKind::Query, "a version must follow the name of a table directly");
-        error.hint("write `silver.orders VERSION AS OF 3 o`, the alias behind the version")
-    };
     match out {
         [.., Token::Period, Token::Word(word)] => {
             // A name is what it was; in quotes it may have any character.
@@ -86,8 +85,20 @@ fn rename(out: &mut [Token], text: &str) -> Result<()> {
             word.quote_style = Some('"');
             Ok(())
         }
-        _ => Err(wrong()),
+        _ => Err(misplaced()),
     }
+}
+
+/// True for `o@v3`, which is one word, where it is no name of a table.
+fn is_misplaced(token: &Token, before: Option<&Token>) -> bool {
+    let Token::Word(word) = token else { return false };
+    let has_version = word.value.split_once('@').is_some_and(|(_, version)| number(version).is_some());
+    has_version && word.quote_style.is_none() && before != Some(&Token::Period)
+}
+
+fn misplaced() -> Error {
+    let error = Error::new(ErrorKind::Query, "a version must follow the name of a table directly");
+    error.hint("write `silver.orders VERSION AS OF 3 o`, the alias behind the version")
 }
 
 /// The table and the version that a name of [`rewritten`] means; of any other name, the name itself.
@@ -140,14 +151,14 @@ mod tests {
     fn versions_become_names() {
         for (sql, expected) in [
             ("SELECT 1 FROM silver.orders VERSION AS OF 3", "SELECT 1 FROM silver.\"orders@v3\""),
-            ("SELECT * FROM silver.orders@v12 o", "SELECT * FROM silver.\"orders@v12\" o"),
+            ("SELECT * FROM silver.orders@v12 o", "SELECT * FROM silver.orders@v12 o"),
             (
                 "SELECT * FROM silver.a timestamp as of '2024-05-01 10:00' JOIN silver.\"b-c\"@v0 USING (id)",
                 "SELECT * FROM silver.\"a@2024-05-01 10:00\" JOIN silver.\"b-c@v0\" USING (id)",
             ),
             ("SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3", "SELECT 'x VERSION AS OF 3' -- y VERSION AS OF 3"),
             (
-                "SELECT 'O''Brien', \"a\"\"b\" FROM silver.a@v1 WHERE x = 'a'' OR ''b'",
+                "SELECT 'O''Brien', \"a\"\"b\" FROM silver.a VERSION AS OF 1 WHERE x = 'a'' OR ''b'",
                 "SELECT 'O''Brien', \"a\"\"b\" FROM silver.\"a@v1\" WHERE x = 'a'' OR ''b'",
             ),
             ("SELECT version AS of FROM t", "SELECT version AS of FROM t"),

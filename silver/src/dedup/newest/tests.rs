@@ -45,8 +45,9 @@ fn kept(changes: &[Change], budget: usize, batch_rows: usize) -> (BTreeMap<Optio
     let mut newest = Newest::new(Arc::clone(&columns), budget, 2);
     for changes in changes.chunks(batch_rows) {
         // Bad hashes: half of the keys share theirs with another.
-        let hash =
-            |change: &Change| change.0.as_ref().map_or(0, |key| key.len() as u64 + (key.as_bytes()[1] as u64) << 30);
+        let hash = |change: &Change| {
+            change.0.as_ref().map_or(0, |key| (key.len() as u64) << 32 | u64::from(key.as_bytes()[1]) << 60)
+        };
         let hashes = changes.iter().map(hash).collect();
         let held = Arc::new(columns.hold(batch(changes)).expect("a batch"));
         let rows = (0..changes.len() as u32).collect();
