@@ -52,8 +52,11 @@ pub(crate) fn rewritten(sql: &str) -> Result<String> {
 /// What is asked for at the beginning of these tokens, as `v3` or a time, and how many tokens say so.
 fn as_of(tokens: &[Token]) -> Option<(String, usize)> {
     // `@v3` directly behind a name in quotes; behind one without it is part of the name.
-    if let [Token::AtSign, Token::Word(word), ..] = tokens {
-        return number(&word.value).map(|number| (format!("v{number}"), 2));
+    if let [Token::Word(word), ..] = tokens
+        && word.quote_style.is_none()
+        && let Some(number) = word.value.strip_prefix('@').and_then(number)
+    {
+        return Some((format!("v{number}"), 1));
     }
     let said: Vec<(usize, &Token)> =
         tokens.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Whitespace(_))).take(4).collect();
@@ -166,9 +169,11 @@ mod tests {
         ] {
             assert_eq!(rewritten(sql).expect("a query"), expected);
         }
-        for sql in
-            ["SELECT 1 FROM silver.orders o VERSION AS OF 3", "SELECT 1 FROM (SELECT 1) t TIMESTAMP AS OF '2024-05-01'"]
-        {
+        for sql in [
+            "SELECT 1 FROM silver.orders o@v3",
+            "SELECT 1 FROM silver.orders o VERSION AS OF 3",
+            "SELECT 1 FROM (SELECT 1) t TIMESTAMP AS OF '2024-05-01'",
+        ] {
             let error = rewritten(sql).expect_err("no table before the version");
             assert!(error.to_string().contains("must follow the name of a table"), "{error}");
         }
