@@ -59,15 +59,7 @@ pub fn options(preset: Preset) -> Options {
         Preset::Dms => Options { op: op("Op", &["I"], &["U"], &["D"], &[]), load_files: Some("LOAD"), ..plain() },
         Preset::Debezium => debezium(),
         Preset::DebeziumFlattened => debezium_flattened(),
-        // https://debezium.io/documentation/reference/stable/connectors/mongodb.html#mongodb-events
-        Preset::DebeziumMongodb => Options {
-            prepare: Some(Prepare::Documents),
-            row: Some("after"),
-            delete_row: Some("key"),
-            op: op("op", &["c", "r"], &["u"], &["d"], &["m"]),
-            sequence_by: &["source.ts_ms bigint", "source.ord bigint"],
-            ..plain()
-        },
+        Preset::DebeziumMongodb => debezium_mongodb(),
         // https://docs.airbyte.com/integrations/destinations/s3
         Preset::Airbyte => Options {
             unwrap: &["_airbyte_data"],
@@ -80,18 +72,7 @@ pub fn options(preset: Preset) -> Options {
             own: &["_airbyte_", "_ab_"],
             ..plain()
         },
-        // https://docs.oracle.com/en/middleware/goldengate/big-data/21.1/gadbd/: the operation model of the JSON and
-        // Avro formatters. Updates are compressed by default.
-        Preset::Goldengate => Options {
-            row: Some("after"),
-            before: Some("before"),
-            delete_row: Some("before"),
-            op: truncating(op("op_type", &["I"], &["U"], &["D"], &[]), "T"),
-            sequence_by: &["pos string"],
-            partial_updates: true,
-            says_missing: Some("_isMissing"),
-            ..plain()
-        },
+        Preset::Goldengate => goldengate(),
         // https://maxwells-daemon.io/dataformat/
         Preset::Maxwell => Options {
             row: Some("data"),
@@ -101,33 +82,8 @@ pub fn options(preset: Preset) -> Options {
             sequence_by: &["ts bigint", "xid bigint"],
             ..plain()
         },
-        // https://github.com/alibaba/canal/blob/master/protocol/src/main/java/com/alibaba/otter/canal/protocol/FlatMessage.java
-        Preset::Canal => Options {
-            prepare: Some(Prepare::RowArrays),
-            row: Some("data"),
-            before: Some("old"),
-            delete_row: Some("data"),
-            op: truncating(op("type", &["INSERT"], &["UPDATE"], &["DELETE"], CANAL_NO_CHANGE), "TRUNCATE"),
-            sequence_by: &["es bigint", "id bigint"],
-            ..plain()
-        },
-        // https://docs.cloud.google.com/datastream/docs/events-and-streams
-        Preset::Datastream => Options {
-            prepare: Some(Prepare::SortKeys),
-            row: Some("payload"),
-            delete_row: Some("payload"),
-            op: op(
-                "source_metadata.change_type",
-                &["INSERT", "UPDATE-INSERT"],
-                &["UPDATE"],
-                &["DELETE", "UPDATE-DELETE"],
-                &[],
-            ),
-            delete_flag: flag("source_metadata.is_deleted", &["true"]),
-            sequence_by: &["sort_keys string"],
-            deletes_first: true,
-            ..plain()
-        },
+        Preset::Canal => canal(),
+        Preset::Datastream => datastream(),
         // https://docs.snowflake.com/en/user-guide/streams-intro: an update is a delete and an insert.
         Preset::Snowflake => Options {
             op: op("METADATA$ACTION", &["INSERT"], &[], &["DELETE"], &[]),
@@ -165,6 +121,66 @@ pub fn options(preset: Preset) -> Options {
             own: &["_fivetran_"],
             ..plain()
         },
+    }
+}
+
+/// <https://debezium.io/documentation/reference/stable/connectors/mongodb.html#mongodb-events>
+fn debezium_mongodb() -> Options {
+    Options {
+        prepare: Some(Prepare::Documents),
+        row: Some("after"),
+        delete_row: Some("key"),
+        op: op("op", &["c", "r"], &["u"], &["d"], &["m"]),
+        sequence_by: &["source.ts_ms bigint", "source.ord bigint"],
+        ..plain()
+    }
+}
+
+/// <https://docs.oracle.com/en/middleware/goldengate/big-data/21.1/gadbd/>: the operation model of the JSON and
+/// Avro formatters. Updates are compressed by default.
+fn goldengate() -> Options {
+    Options {
+        row: Some("after"),
+        before: Some("before"),
+        delete_row: Some("before"),
+        op: truncating(op("op_type", &["I"], &["U"], &["D"], &[]), "T"),
+        sequence_by: &["pos string"],
+        partial_updates: true,
+        says_missing: Some("_isMissing"),
+        ..plain()
+    }
+}
+
+/// <https://github.com/alibaba/canal/blob/master/protocol/src/main/java/com/alibaba/otter/canal/protocol/FlatMessage.java>
+fn canal() -> Options {
+    Options {
+        prepare: Some(Prepare::RowArrays),
+        row: Some("data"),
+        before: Some("old"),
+        delete_row: Some("data"),
+        op: truncating(op("type", &["INSERT"], &["UPDATE"], &["DELETE"], CANAL_NO_CHANGE), "TRUNCATE"),
+        sequence_by: &["es bigint", "id bigint"],
+        ..plain()
+    }
+}
+
+/// <https://docs.cloud.google.com/datastream/docs/events-and-streams>
+fn datastream() -> Options {
+    Options {
+        prepare: Some(Prepare::SortKeys),
+        row: Some("payload"),
+        delete_row: Some("payload"),
+        op: op(
+            "source_metadata.change_type",
+            &["INSERT", "UPDATE-INSERT"],
+            &["UPDATE"],
+            &["DELETE", "UPDATE-DELETE"],
+            &[],
+        ),
+        delete_flag: flag("source_metadata.is_deleted", &["true"]),
+        sequence_by: &["sort_keys string"],
+        deletes_first: true,
+        ..plain()
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Sifted<'a> {
 
 /// What is remembered of changes beside the rows.
 enum Remember<'a> {
-    Deletes(Box<Tombstones<'a>>, Covered, Option<(Truncates, Truncate)>),
+    Deletes(Box<Tombstones<'a>>, Covered, Option<Box<(Truncates, Truncate)>>),
     Changes(Box<Beside<'a>>),
 }
 
@@ -85,7 +85,7 @@ impl Refinement<'_> {
             return Err(Error::internal("a change that was folded into its row is older than the row"));
         }
         let Memory { tombstones, truncates } = memory;
-        let memory = Remember::Deletes(Box::new(tombstones), covered, truncates.zip(truncate));
+        let memory = Remember::Deletes(Box::new(tombstones), covered, truncates.zip(truncate).map(Box::new));
         Ok(Sifted { figures, incomplete, notes, upsert, probed, memory })
     }
 }
@@ -98,7 +98,8 @@ impl Sifted<'_> {
             Remember::Deletes(tombstones, covered, truncate) => {
                 let own = txns(tombstones.held());
                 tombstones.remember(&self.probed, covered, own, run).await?;
-                if let Some((truncates, truncate)) = truncate {
+                if let Some(truncate) = truncate {
+                    let (truncates, truncate) = *truncate;
                     let own = txns(truncates.held());
                     truncates.remember(&truncate, own, run).await?;
                 }

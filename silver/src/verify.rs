@@ -150,7 +150,12 @@ async fn compare(table: &Table, keys: &[String], held: DataFrame, anew: DataFram
     let schema = table.schema();
     // The batch of the last change depends on which of several equal ones came first, and so does what is told by it.
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let values = || names.iter().copied().filter(|name| ![columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT].contains(name));
+    let values = || {
+        names
+            .iter()
+            .copied()
+            .filter(|name| ![columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT].contains(name))
+    };
     let renamed = values().map(|name| ident(name).alias(format!("{SIDE}{name}")));
     let anew = anew.select(renamed.collect::<Vec<_>>())?;
     let held = held.select(values().map(ident).collect::<Vec<_>>())?;

@@ -68,15 +68,15 @@ impl Decoder {
             viewed.is_absent(row, &column.source) && !place.is_some_and(|place| restored.is_explicit_null(place, row))
         };
         let mut stands_for = Vec::new();
-        for row in 0..values.len() {
-            if !matches!(fates[row], Fate::Upsert) {
+        for (row, fate) in fates.iter_mut().enumerate().take(values.len()) {
+            if !matches!(fate, Fate::Upsert) {
                 continue;
             }
             if let Some(text) = placeholder(row) {
                 if is_key || partial.is_refused {
                     let what = if is_key { "is a key" } else { "is of a table that keeps deleted rows or versions" };
                     let reason = format!("`{}` did not change and was not sent, and {what}", column.name);
-                    reject(&mut fates[row], "unchanged", reason, Some(&column.name), Some(text.to_owned()));
+                    reject(fate, "unchanged", reason, Some(&column.name), Some(text.to_owned()));
                 }
                 stands_for.push(row);
                 unsent.add(row, number);
