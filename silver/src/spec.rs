@@ -85,7 +85,7 @@ pub struct Table {
     pub delete_mode: DeleteMode,
     /// How long a delete is remembered, so that a late older change cannot bring the row back. Default 30 days.
     pub tombstone_retention: Option<Duration>,
-    /// Columns whose values become folders of the table.
+    /// Columns whose values become folders of the table. An empty text there becomes null.
     pub partition_by: Vec<String>,
     /// Whether the table records its changes as Delta's change data feed. Default true.
     pub change_data_feed: Option<bool>,

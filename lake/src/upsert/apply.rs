@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
 use crate::table::Table;
-use crate::write::discard;
+use crate::vectors::path_of;
+use crate::write::discard_paths;
 
 /// What the commit carries.
 pub(super) struct Target {
@@ -72,7 +73,7 @@ pub(super) async fn apply(
     check(probed, &output)?;
     let millis = (lake.clock().now_micros() - started) / 1_000;
     let metrics = metrics(probed, &plan, &output, u64::try_from(millis).unwrap_or(0));
-    let files = output.written.files.clone();
+    let files = new_files(&output, &vectors)?;
     let adds = output.written.files.into_iter().map(Action::Add);
     let actions = replace::removes(&plan).into_iter().chain(vectors).chain(adds).chain(output.feed).collect();
     let Target { txns, run, point } = target;
@@ -86,9 +87,27 @@ pub(super) async fn apply(
         Err(error) => error.kind() == ErrorKind::Conflict,
     };
     if is_lost {
-        discard(table, &files).await;
+        discard_paths(table, files.into_iter()).await;
     }
     outcome
+}
+
+/// The paths of all files that the commit brings: of rows, of the feed, and of vectors.
+fn new_files(output: &Output, vectors: &[Action]) -> Result<Vec<String>> {
+    let rows = output.written.files.iter().map(|file| Ok(file.path.clone()));
+    let feed = output.feed.iter().filter_map(|action| match action {
+        Action::Cdc(file) => Some(Ok(file.path.clone())),
+        _ => None,
+    });
+    let vectors = vectors.iter().filter_map(|action| match action {
+        Action::Add(file) => file.deletion_vector.as_ref(),
+        _ => None,
+    });
+    let vectors = vectors.map(|vector| Ok(path_of(&vector.path_or_inline_dv)?.to_string()));
+    let mut files = rows.chain(feed).chain(vectors).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    files.dedup();
+    Ok(files)
 }
 
 /// Every change that is to be in the table was written, and every row of a file was accounted for.

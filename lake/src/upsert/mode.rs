@@ -7,7 +7,7 @@ use crate::table::Table;
 /// Of a file of which more than one row in so many is deleted, the others are written anew when it is touched.
 const PURGE_ONE_IN: u64 = 4;
 /// A file of so few bytes is written anew as fast as its rows are marked.
-const SMALL_BYTES: i64 = 256 * 1024;
+const REWRITTEN_BYTES: i64 = 256 * 1024;
 
 /// How rows are replaced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> 
             || match mode {
                 WriteMode::CopyOnWrite => true,
                 WriteMode::MergeOnRead => purged,
-                WriteMode::Auto => purged || file.file.size() <= SMALL_BYTES,
+                WriteMode::Auto => purged || file.file.size() <= REWRITTEN_BYTES,
             }
     };
     Ok(touched.iter().map(anew).collect())

@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array};
 use arrow::compute::concat;
+use arrow::datatypes::DataType;
 use deltalake::kernel::LogicalFileView;
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::arrow::arrow_reader::RowSelection;
@@ -90,12 +91,18 @@ struct Search {
 }
 
 pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: &Staged) -> Result<Probed> {
+    if table.file_count()? == 0 {
+        // A first load: nothing can be met, whatever the keys are.
+        let verdicts = initial(&delete_of(changes)?);
+        let figures = figures(&verdicts);
+        return Ok(Probed::new(changes.clone(), verdicts, Vec::new(), (0, 0), figures));
+    }
     let read = read_changes(upsert, table, changes)?;
     let snapshot = table.delta().snapshot()?;
     let log = snapshot.log_data();
     let candidates = candidates(upsert, table, &read, |_| true)?;
     let (scanned, skipped) = (candidates.files.len(), log.num_files() - candidates.files.len());
-    let mut verdicts = initial(&read);
+    let mut verdicts = initial(&read.delete);
     let seen = search(upsert, lake, table, read, candidates).await?;
     let mut touched = Vec::new();
     for seen in seen {
@@ -149,11 +156,7 @@ fn read_changes(upsert: &Upsert, table: &Table, changes: &Staged) -> Result<Chan
         let at = ascending.binary_search(place).map_err(|_| Error::internal("a column is not among those read"))?;
         let kind = held.field_with_name(schema.field(*place).name()).map(|field| field.data_type());
         let parts: Vec<&dyn arrow::array::Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
-        let whole = if parts.is_empty() {
-            arrow::array::new_empty_array(schema.field(*place).data_type())
-        } else {
-            concat(&parts)?
-        };
+        let whole = if parts.is_empty() { new_empty_array(schema.field(*place).data_type()) } else { concat(&parts)? };
         Ok(match kind {
             Ok(kind) if kind != whole.data_type() => arrow::compute::cast(&whole, kind)?,
             _ => whole,
@@ -163,6 +166,15 @@ fn read_changes(upsert: &Upsert, table: &Table, changes: &Staged) -> Result<Chan
     let delete = columns.pop().ok_or_else(|| Error::internal("changes without columns"))?;
     let order = columns.split_off(upsert.keys.len());
     Ok(Changes { keys: columns, order, delete })
+}
+
+/// Whether each change deletes.
+fn delete_of(changes: &Staged) -> Result<ArrayRef> {
+    let place = changes.schema().index_of(DELETE)?;
+    let rows = usize::try_from(changes.rows()).unwrap_or(usize::MAX);
+    let batches = changes.batches(&[place], 0..rows)?.collect::<Result<Vec<RecordBatch>>>()?;
+    let parts: Vec<&dyn arrow::array::Array> = batches.iter().map(|batch| batch.column(0).as_ref()).collect();
+    Ok(if parts.is_empty() { new_empty_array(&DataType::Boolean) } else { concat(&parts)? })
 }
 
 /// The files that may hold a key, by what the log knows of them.
@@ -283,9 +295,12 @@ fn runs(numbers: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
 }
 
 /// What the changes do where they meet nothing.
-fn initial(changes: &Changes) -> Vec<Verdict> {
-    let delete = changes.delete.as_boolean().iter();
-    delete.map(|delete| if delete == Some(true) { Verdict::Absent } else { Verdict::Insert }).collect()
+fn initial(delete: &ArrayRef) -> Vec<Verdict> {
+    delete
+        .as_boolean()
+        .iter()
+        .map(|delete| if delete == Some(true) { Verdict::Absent } else { Verdict::Insert })
+        .collect()
 }
 
 fn figures(verdicts: &[Verdict]) -> UpsertFigures {

@@ -57,7 +57,7 @@ impl Pruning {
             }
             let converter = RowConverter::new(vec![SortField::new(key.data_type().clone())])?;
             let ascending = Some(SortOptions { descending: false, nulls_first: true });
-            let values = sort(&key.slice(0, key.len()), ascending)?;
+            let values = sort(key, ascending)?;
             let values = values.slice(values.null_count(), values.len() - values.null_count());
             columns.push(Values {
                 name: name.clone(),

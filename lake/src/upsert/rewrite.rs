@@ -19,7 +19,7 @@ use crate::write::{TableWriter, Written};
 /// Rows that are read and written at a time.
 const BATCH_ROWS: usize = 8192;
 /// Files smaller than this together become one.
-const SMALL_BYTES: i64 = 8 * 1024 * 1024;
+const JOINED_BYTES: i64 = 8 * 1024 * 1024;
 
 /// A file to be written anew.
 pub(super) struct Job {
@@ -127,7 +127,7 @@ impl Worker {
             return Err(Error::internal(format!("rows of `{}` that were found are not there", job.file.path())));
         }
         self.small_bytes += job.file.size();
-        if self.small_bytes >= SMALL_BYTES {
+        if self.small_bytes >= JOINED_BYTES {
             self.writer.roll().await?;
             self.small_bytes = 0;
         }

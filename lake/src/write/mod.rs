@@ -158,7 +158,8 @@ impl TableWriter {
         {
             tracing::debug!(table = %self.table.name(), %error, "an unfinished file was left behind");
         }
-        discard(&self.table, &self.done).await;
+        let folder = self.folder.map(|folder| format!("{folder}/")).unwrap_or_default();
+        discard_paths(&self.table, self.done.iter().map(|file| format!("{folder}{}", file.path))).await;
     }
 
     /// Closes the file that is being written: the next rows begin another.
@@ -237,10 +238,15 @@ async fn drain(mut writer: TableWriter, mut stream: SendableRecordBatchStream) -
 
 /// Removes files that no commit names, as far as the store lets us; `vacuum` finds the rest.
 pub async fn discard(table: &Table, files: &[Add]) {
+    discard_paths(table, files.iter().map(|file| file.path.clone())).await;
+}
+
+/// The same for files of any kind, by their paths below the table's folder.
+pub(crate) async fn discard_paths(table: &Table, paths: impl Iterator<Item = String>) {
     let store = table.delta().object_store();
-    for file in files {
-        if let Err(error) = store.delete(&Path::from(file.path.as_str())).await {
-            tracing::debug!(table = %table.name(), path = file.path, %error, "a file without a commit was left behind");
+    for path in paths {
+        if let Err(error) = store.delete(&Path::from(path.as_str())).await {
+            tracing::debug!(table = %table.name(), path, %error, "a file without a commit was left behind");
         }
     }
 }

@@ -17,7 +17,7 @@ mod whole;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::{concat_batches, filter_record_batch, nullif};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use lake::columns::FileOrder;
 use lake::quarantine::Rejected;
@@ -277,7 +277,8 @@ impl Decoder {
                     reject_value(&mut fates[row], text, &column.name, record::value(&source, row));
                 }
             }
-            typed.push(cast.array);
+            let is_partition = self.plan.partition_by.contains(&column.name);
+            typed.push(if is_partition { without_empty(cast.array)? } else { cast.array });
         }
         for (number, part) in self.resolved.sequence().iter().enumerate() {
             let source = part.column.of(records, batch.num_rows());
@@ -429,6 +430,14 @@ fn reject(fate: &mut Fate, kind: &'static str, text: String, column: Option<&Str
     if matches!(fate, Fate::Upsert | Fate::Delete | Fate::Truncate) {
         *fate = Fate::Rejected(Reason { kind, text, column: column.cloned(), value });
     }
+}
+
+/// Texts of a partition column with null for the empty one: it is the name of a folder, where nobody can tell the two
+/// apart. Delta: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization>.
+fn without_empty(values: ArrayRef) -> Result<ArrayRef> {
+    let Some(texts) = values.as_string_opt::<i32>() else { return Ok(values) };
+    let empty: BooleanArray = texts.iter().map(|text| Some(text == Some(""))).collect();
+    Ok(if empty.true_count() == 0 { values } else { nullif(&values, &empty)? })
 }
 
 fn missing(column: &str) -> Error {

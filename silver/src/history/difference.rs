@@ -4,10 +4,10 @@ use datafusion::common::JoinType;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, ident, lit, when};
 use lake::Result;
-use lake::upsert::{DELETE, same_key};
+use lake::upsert::{DELETE, differs, same_key};
 
 use super::events::Events;
-use super::{distinct, or_all};
+use super::or_all;
 
 const WANTED: &str = "__wanted";
 const HELD: &str = "__held";
@@ -24,7 +24,7 @@ pub(super) fn difference(wanted: DataFrame, held: DataFrame, events: &Events<'_>
     let held = held.select(held_columns.chain([lit(true).alias(HELD)]).collect::<Vec<_>>())?;
     let keys = events.plan.kept.row_keys(events.plan);
     let on: Vec<Expr> = keys.iter().map(|key| same_key(target, key, ident(key), old(key))).collect();
-    let differs = or_all(names.iter().map(|name| distinct(ident(*name), old(name)))).unwrap_or_else(|| lit(true));
+    let differs = or_all(names.iter().map(|name| differs(ident(*name), old(name)))).unwrap_or_else(|| lit(true));
     let is_new = ident(HELD).is_null();
     let is_gone = ident(WANTED).is_null();
     let columns =

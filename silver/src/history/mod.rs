@@ -161,18 +161,12 @@ async fn by_verdict(frame: DataFrame) -> Result<Counts> {
     Ok(counts)
 }
 
-/// True where two values are not the same; null is the same as null.
-fn distinct(left: Expr, right: Expr) -> Expr {
-    use datafusion::logical_expr::{BinaryExpr, Operator};
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsDistinctFrom, Box::new(right)))
-}
-
 /// True where one of them is; none without any.
 fn or_all(parts: impl Iterator<Item = Expr>) -> Option<Expr> {
     parts.reduce(Expr::or)
 }
 
-/// A silver plan that keeps current rows only needs none of this.
+/// False for a plan that keeps current rows only, which needs none of this.
 pub(crate) fn is_needed(plan: &TablePlan) -> bool {
     plan.kept != Kept::Current
 }

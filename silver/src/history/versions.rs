@@ -5,11 +5,11 @@ use datafusion::dataframe::DataFrame;
 use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::functions_window::expr_fn::{lag, lead};
 use datafusion::logical_expr::{Expr, ExprFunctionExt, ident, lit, when};
-use lake::upsert::DELETE;
+use lake::upsert::{DELETE, differs};
 use lake::{Result, columns};
 
 use super::events::Events;
-use super::{APPLIED, HIDDEN, VERDICT, distinct, or_all};
+use super::{APPLIED, HIDDEN, VERDICT, or_all};
 use crate::plan::{Kept, Tracked, position_names};
 
 /// Whether a change begins a version, or is a delete.
@@ -32,7 +32,7 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
     }
     let names: Vec<String> = winners.schema().fields().iter().map(|field| field.name().clone()).collect();
     let differs =
-        tracked.iter().enumerate().map(|(number, name)| distinct(ident(*name), ident(format!("{BEFORE}{number}"))));
+        tracked.iter().enumerate().map(|(number, name)| differs(ident(*name), ident(format!("{BEFORE}{number}"))));
     let begins = ident(DELETE).or(ident(WAS_DELETE).is_not_false());
     let begins = or_all(differs).into_iter().fold(begins, Expr::or).alias(BEGINS);
     let changes = winners.window(windows)?.select(names.iter().map(ident).chain([begins]).collect::<Vec<_>>())?;
