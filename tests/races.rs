@@ -34,6 +34,7 @@ enum Other {
     UpsertTheSame,
     /// A key that ours would insert.
     UpsertTheNew,
+    /// Another program's rows, without a transaction.
     Append,
     Optimize,
     /// The library's delete of one of our rows.
@@ -42,9 +43,11 @@ enum Other {
     DeleteAll,
     Restore,
     Vacuum,
+    /// A delete of a key that is not there: no file tells of it, but tombstones beside the table do.
+    DeleteNothing,
 }
 
-const OTHERS: [Other; 10] = [
+const OTHERS: [Other; 11] = [
     Other::UpsertElsewhere,
     Other::UpsertTheSame,
     Other::UpsertTheNew,
@@ -55,6 +58,7 @@ const OTHERS: [Other; 10] = [
     Other::DeleteAll,
     Other::Restore,
     Other::Vacuum,
+    Other::DeleteNothing,
 ];
 
 impl Other {
@@ -72,7 +76,7 @@ impl Other {
                 rows.clear();
                 BEFORE[..2].iter().for_each(|changes| fold(rows, changes));
             }
-            Self::Optimize | Self::Vacuum => {}
+            Self::Optimize | Self::Vacuum | Self::DeleteNothing => {}
         }
     }
 
@@ -84,7 +88,8 @@ impl Other {
             Self::UpsertElsewhere => once(lake, table, &[(5, Some(9)), (6, None)]).await,
             Self::UpsertTheSame => once(lake, table, &[(1, Some(9)), (3, Some(9))]).await,
             Self::UpsertTheNew => once(lake, table, &[(9, Some(9))]).await,
-            Self::Append => once(lake, table, &[(7, Some(9))]).await,
+            Self::DeleteNothing => once(lake, table, &[(99, None)]).await,
+            Self::Append => delta.write([row(7, 9)]).await.map(drop).map_err(told),
             Self::Optimize => delta.optimize().await.map(drop).map_err(told),
             Self::DeleteOurs => delete("id = 1").await.map(drop).map_err(told),
             Self::DeleteElsewhere => delete("id = 6").await.map(drop).map_err(told),
@@ -130,7 +135,7 @@ async fn race(other: Other, mode: WriteMode, ours_is_second: bool) {
         other.fold(&mut rows);
         fold(&mut rows, OURS);
         match apply(&lake, &mut ours, &probed).await {
-            Ok(()) => {}
+            Ok(()) => assert!(!matches!(other, Other::DeleteNothing), "what was remembered must be looked at again"),
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 assert!(!matches!(other, Other::Append | Other::Vacuum), "nothing of ours has moved: {error}");
                 upsert(&lake, &mut ours, OURS, mode).await;
@@ -161,6 +166,11 @@ fn fold(rows: &mut Rows, changes: &[(i64, Option<i64>)]) {
 
 fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(["id", "_sequence_1"].map(|name| Field::new(name, DataType::Int64, false)).to_vec()))
+}
+
+fn row(id: i64, sequence: i64) -> RecordBatch {
+    let columns = [id, sequence].map(|value| Arc::new(Int64Array::from(vec![value])) as _);
+    RecordBatch::try_new(schema(), columns.to_vec()).expect("a row")
 }
 
 async fn create(lake: &Lake) -> Table {
