@@ -21,6 +21,7 @@ silver:
     keys: [id]
     sequence_by: [ts]
     partition_by: [shop]
+    properties: {delta.logRetentionDuration: interval 60 days, owner: shop}
     columns: {id: bigint not null, shop: string, status: string, ts: timestamp}
 ";
 
@@ -106,4 +107,16 @@ fn tables_are_listed_and_described() {
     }
     let wrong = project.orchestrator(&["table", "history", "silver.ordrs"]).expect(2);
     assert!(wrong.stderr.contains("did you mean `silver.orders`"), "{}", wrong.story());
+
+    assert_eq!(
+        (&told["properties"]["owner"], &told["properties"]["delta.logRetentionDuration"]),
+        (&"shop".into(), &"interval 60 days".into())
+    );
+    project.respec(&SPEC.replace("owner: shop", "owner: sales"));
+    project.land("3.csv", b"id,shop,status,ts\n4,a,new,2024-05-03T10:00:00Z\n", None);
+    project.run();
+    assert_eq!(json(&project, &["table", "describe", "silver.orders"])["properties"]["owner"], "sales");
+    project.respec(&SPEC.replace("owner: shop", "delta.enableChangeDataFeed: \"false\""));
+    let wrong = project.orchestrator(&["validate"]).expect(2);
+    assert!(wrong.stderr.contains("has an option of its own"), "{}", wrong.story());
 }

@@ -8,7 +8,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use lake::session::Session;
-use lake::{Context, Result};
+use lake::{Context, Error, Result, TableName};
 
 use crate::condition::{Answers, answers, condition};
 use crate::plan::ExpectationPlan;
@@ -26,6 +26,44 @@ pub struct Expectations(Vec<Ready>);
 struct Ready {
     plan: ExpectationPlan,
     condition: Arc<dyn PhysicalExpr>,
+}
+
+/// How rows did with one expectation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tested {
+    /// Rows that it was asked of.
+    pub asked: u64,
+    /// Rows of these that did not meet it, whatever becomes of them.
+    pub missed: u64,
+}
+
+impl Tested {
+    /// These and more.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.asked += more.asked;
+        self.missed += more.missed;
+    }
+}
+
+/// Fails when a larger part of the rows than the spec allows did not meet an expectation.
+///
+/// # Errors
+/// [`ErrorKind::Data`](lake::ErrorKind::Data) with the first such expectation.
+pub(crate) fn check_fractions(table: &TableName, plans: &[ExpectationPlan], held: &[Tested]) -> Result<()> {
+    for (plan, held) in plans.iter().zip(held) {
+        let Some(max) = plan.max_fraction else { continue };
+        if held.missed as f64 <= max * held.asked as f64 {
+            continue;
+        }
+        let message = format!(
+            "{table}: expectation `{}` ({}) is not met by {} of {} rows, more than `max_fraction: {max}` allows; nothing was committed",
+            plan.name, plan.check, held.missed, held.asked
+        );
+        return Err(
+            Error::data(message).hint("mend the source, or the condition, or allow more; bronze keeps the records")
+        );
+    }
+    Ok(())
 }
 
 /// The rows that do not meet one expectation.

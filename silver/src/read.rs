@@ -22,6 +22,7 @@ use lake::{Error, Result, Table, columns};
 use tokio::sync::mpsc;
 
 use crate::change::{Decoded, Decoder};
+use crate::expect::Tested;
 use crate::truncates::Truncate;
 
 /// Batches of rejected rows waiting to be encoded.
@@ -46,7 +47,7 @@ pub(crate) struct Tally {
     pub(crate) rejected: u64,
     pub(crate) ignored: u64,
     pub(crate) dropped: u64,
-    pub(crate) warned: Vec<u64>,
+    pub(crate) held: Vec<Tested>,
     /// Where files are full extracts: the batches and files that records were kept out of.
     pub(crate) incomplete: BTreeSet<(i64, String)>,
     /// Truncates among the changes, and the newest of them.
@@ -188,7 +189,7 @@ impl Decoding {
         self.ctx.stop.check()?;
         let (all, (batch, left_out)) = (batch, self.wanted.of(batch)?);
         let decoded = self.decoder.decode(&batch)?;
-        let Decoded { changes, truncates, rejected, refused, read, added, ignored, dropped, warned, partial } = decoded;
+        let Decoded { changes, truncates, rejected, refused, read, added, ignored, dropped, held, partial } = decoded;
         self.ctx.meter.add_rows(read);
         let truncate = Truncate::newest_of(&truncates, self.decoder.sequence())?;
         {
@@ -212,8 +213,8 @@ impl Decoding {
                     tally.incomplete.extend(files_of(all)?);
                 }
             }
-            tally.warned.resize(warned.len(), 0);
-            tally.warned.iter_mut().zip(warned).for_each(|(total, more)| *total += more);
+            tally.held.resize(held.len(), Tested::default());
+            tally.held.iter_mut().zip(held).for_each(|(total, more)| total.add(more));
         }
         if !rejected.is_empty() && self.rejected.send(rejected).await.is_err() {
             return Err(Error::internal("the quarantine ended before the records"));

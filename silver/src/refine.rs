@@ -20,10 +20,12 @@ use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
 
 use crate::change::Decoder;
 use crate::dedup;
-use crate::plan::TablePlan;
+use crate::expect::{Tested, check_fractions};
+use crate::plan::{ExpectationPlan, TablePlan};
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 use crate::sift::Arrived;
 use crate::snapshot::Extracted;
+use crate::spec::Action;
 
 /// Applies what bronze has and the table has not seen.
 ///
@@ -115,6 +117,7 @@ impl Refinement<'_> {
         };
         let figures = figures.and(sifted.figures);
         figures.check_silver(&self.plan.table)?;
+        check_fractions(&self.plan.table, &self.plan.expectations, &tally.held)?;
         for row in sifted.incomplete.clone() {
             writer.push(row).await?;
         }
@@ -129,7 +132,7 @@ impl Refinement<'_> {
         }
         let rows = sifted.remember(|_| vec![Txn::new(&side, range.upto)], &self.ctx.run).await?;
         let outcome = rows.commit(self, &mut table, Txn::new(self.app(), range.upto), "silver_committed").await?;
-        let mut report = self.report(bronze, &decoder, outcome, figures, &tally.warned);
+        let mut report = self.report(bronze, &decoder, outcome, figures, &tally.held);
         let joined =
             decoder.joined().iter().filter(|name| held.as_ref().is_some_and(|held| held.index_of(name).is_err()));
         report.failed_files = refused;
@@ -223,7 +226,7 @@ impl Refinement<'_> {
         decoder: &Decoder,
         outcome: Outcome,
         figures: Figures,
-        warned: &[u64],
+        held: &[Tested],
     ) -> TaskReport {
         let mut notes: Vec<String> = decoder.notes().to_vec();
         let missing = decoder
@@ -231,9 +234,11 @@ impl Refinement<'_> {
             .iter()
             .map(|column| format!("column {column} is not in {} yet and stays null", bronze.name()));
         notes.extend(missing);
-        let warnings = self.plan.expectations.iter().zip(warned).filter(|(_, rows)| **rows > 0);
-        notes.extend(warnings.map(|(expectation, rows)| {
-            format!("expectation `{}` ({}) is not met by {rows} rows", expectation.name, expectation.check)
+        let warns = |expectation: &ExpectationPlan| expectation.action == Action::Warn;
+        let warnings = self.plan.expectations.iter().zip(held);
+        let warnings = warnings.filter(|(expectation, held)| warns(expectation) && held.missed > 0);
+        notes.extend(warnings.map(|(expectation, held)| {
+            format!("expectation `{}` ({}) is not met by {} rows", expectation.name, expectation.check, held.missed)
         }));
         if let Outcome::AlreadyApplied { .. } = outcome {
             notes.push("another run applied the same changes".to_owned());

@@ -11,7 +11,7 @@ use serde::Deserialize;
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
     "x-not-yet" = [
-        "select", "zorder_by", "properties", "constraints", "generated"
+        "select", "zorder_by", "constraints", "generated"
     ]
 ))]
 pub struct Table {
@@ -89,6 +89,8 @@ pub struct Table {
     pub partition_by: Vec<String>,
     /// Whether the table records its changes as Delta's change data feed. Default true.
     pub change_data_feed: Option<bool>,
+    /// Properties of the Delta table, `key: value`: `delta.logRetentionDuration: interval 60 days`, or keys of your own.
+    pub properties: Map<String>,
     /// How rows are replaced that a change meets.
     pub write_mode: WriteMode,
     /// Whether rows may be marked as deleted in files that stay, which makes small changes of large files cheap. Readers
@@ -261,14 +263,16 @@ pub enum OnBadValue {
 }
 
 /// A condition on the rows of a table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("required" = ["check"], "x-not-yet" = ["max_fraction"]))]
+#[schemars(extend("required" = ["check"]))]
 pub struct Expectation {
     /// SQL over the typed columns; a row meets it when it is true (null is not).
     pub check: String,
     /// What becomes of a row that does not.
     pub action: Action,
+    /// The task fails before it commits anything when more than this part of a run's rows (0 to 1) does not.
+    pub max_fraction: Option<f64>,
 }
 
 /// What becomes of a row that does not meet an expectation.

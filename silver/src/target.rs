@@ -52,7 +52,8 @@ impl Refinement<'_> {
     /// The silver table with the columns that the plan asks for.
     pub(crate) async fn table(&self, decoder: &Decoder) -> Result<Table> {
         let wanted = self.plan.kept.columns(&decoder.target(), &self.plan.sequence);
-        let mut properties = vec![(IDENTITY.to_owned(), self.plan.identity())];
+        let mut properties = self.plan.properties.clone();
+        properties.push((IDENTITY.to_owned(), self.plan.identity()));
         if self.plan.change_data_feed {
             properties.push(("delta.enableChangeDataFeed".to_owned(), "true".to_owned()));
         }
@@ -91,6 +92,8 @@ impl Refinement<'_> {
             );
             return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
         }
+        let app = format!("{}:properties", self.plan.table);
+        table.set_properties(&self.plan.properties, &app, &self.ctx.run).await?;
         let app = format!("{}:vectors", self.plan.table);
         table.allow_deletion_vectors(self.plan.deletion_vectors, &app, &self.ctx.run).await?;
         Ok(table)

@@ -31,6 +31,25 @@ pub fn evolve(table: &Table, schema: &Schema, properties: &[(String, String)]) -
 }
 
 impl Table {
+    /// Sets properties in a commit of its own; `app` counts how often. Nothing happens when the table has them already.
+    ///
+    /// # Errors
+    /// As [`Table::commit`].
+    pub async fn set_properties(&mut self, properties: &[(String, String)], app: &str, run: &RunId) -> Result<()> {
+        let Some(metadata) = evolve(self, &self.schema(), properties)? else { return Ok(()) };
+        let version = self.txn_version(app).await?.unwrap_or(0) + 1;
+        let commit = Commit {
+            point: "columns_committed",
+            txns: vec![Txn::new(app, version)],
+            operation: DeltaOperation::SetTableProperties { properties: properties.iter().cloned().collect() },
+            actions: vec![metadata],
+            blind_append: false,
+            metrics: BTreeMap::new(),
+            run: run.clone(),
+        };
+        self.commit(commit).await.map(|_: Outcome| ())
+    }
+
     /// Gives the table the columns of `schema`, which holds its own and new nullable ones, in a commit of its own.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use lake::{Error, Result};
 
 use super::unsent::Unsent;
 use super::{Decoder, Fate, record, reject};
-use crate::expect::Finding;
+use crate::expect::{Finding, Tested};
 use crate::spec::{OnBad, OnBadValue, OnNullKey, OnTruncate};
 
 impl Decoder {
@@ -41,20 +41,24 @@ impl Decoder {
     }
 
     /// An update that did not send a column of a condition is not held to it.
-    pub(super) fn expect(&self, typed: &[ArrayRef], fates: &mut [Fate], unsent: &Unsent) -> Result<Vec<u64>> {
-        let mut warned = vec![0; self.expectations.len()];
+    pub(super) fn expect(&self, typed: &[ArrayRef], fates: &mut [Fate], unsent: &Unsent) -> Result<Vec<Tested>> {
+        let mut held = vec![Tested::default(); self.expectations.len()];
         if self.expectations.is_empty() {
-            return Ok(warned);
+            return Ok(held);
         }
         let rows = RecordBatch::try_new(self.resolved.rows(), typed.to_vec())?;
         for (number, misses) in self.expectations.misses(&rows)?.into_iter().enumerate() {
             let is_asked = |row: usize| !misses.columns.iter().any(|column| unsent.has(row, *column));
+            let held = &mut held[number];
+            let asked = (0..fates.len()).filter(|row| matches!(fates[*row], Fate::Upsert) && is_asked(*row));
+            held.asked += asked.count() as u64;
             for (row, text) in misses.failed {
                 let kind = match misses.finding {
                     Finding::Reject { kind: crate::expect::FAIL } => crate::expect::FAIL,
                     _ => crate::expect::EVALUATION,
                 };
                 if matches!(fates[row], Fate::Upsert) && is_asked(row) {
+                    held.missed += 1;
                     reject(&mut fates[row], kind, text, None, None);
                 }
             }
@@ -62,14 +66,15 @@ impl Decoder {
                 if !matches!(fates[row], Fate::Upsert) || !is_asked(row) {
                     continue;
                 }
+                held.missed += 1;
                 match misses.finding {
-                    Finding::Warn => warned[number] += 1,
+                    Finding::Warn => {}
                     Finding::Drop => fates[row] = Fate::Dropped,
                     Finding::Reject { kind } => reject(&mut fates[row], kind, misses.text.clone(), None, None),
                 }
             }
         }
-        Ok(warned)
+        Ok(held)
     }
 
     /// Fails when a record broke a rule that must stop the run.

@@ -33,7 +33,7 @@ use self::rescue::Restored;
 use self::resolve::Resolved;
 use self::unsent::Unsent;
 use self::view::{View, Viewed};
-use crate::expect::Expectations;
+use crate::expect::{Expectations, Tested};
 use crate::plan::TablePlan;
 use crate::spec::{OnBad, OnBadValue, OnTruncate};
 
@@ -75,8 +75,8 @@ pub struct Decoded {
     pub ignored: u64,
     /// Records left out by an expectation.
     pub dropped: u64,
-    /// Rows that miss an expectation that only warns: how many, by the number of the expectation.
-    pub warned: Vec<u64>,
+    /// How rows did, by the number of the expectation.
+    pub held: Vec<Tested>,
     /// Updates that did not send every column.
     pub partial: u64,
 }
@@ -201,9 +201,9 @@ impl Decoder {
         let old = self.old_keys(&viewed, &records, &typed, &mut fates)?;
         self.keys(&typed, &mut fates);
         self.not_null(&typed, &mut fates, &unsent);
-        let warned = self.expect(&typed, &mut fates, &unsent)?;
+        let held = self.expect(&typed, &mut fates, &unsent)?;
         self.stop(batch, &fates)?;
-        self.collect((landed, &prepared), typed, old, &fates, warned, &unsent)
+        self.collect((landed, &prepared), typed, old, &fates, held, &unsent)
     }
 
     fn operations(
@@ -306,7 +306,7 @@ impl Decoder {
         mut typed: Vec<ArrayRef>,
         old: Option<OldKeys>,
         fates: &[Fate],
-        warned: Vec<u64>,
+        held: Vec<Tested>,
         unsent: &Unsent,
     ) -> Result<Decoded> {
         let batch = &prepared.batch;
@@ -320,7 +320,7 @@ impl Decoder {
             added: (fates.len() - landed.num_rows()) as u64,
             ignored: 0,
             dropped: 0,
-            warned,
+            held,
         };
         for (row, fate) in fates.iter().enumerate() {
             match fate {

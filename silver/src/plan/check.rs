@@ -298,7 +298,14 @@ impl Check<'_> {
             if expectation.check.trim().is_empty() {
                 self.problems.add(Problem::at(&path.key(name).key("check"), "the condition is empty"));
             }
-            ExpectationPlan { name: name.to_owned(), check: expectation.check.clone(), action: expectation.action }
+            let max_fraction = expectation.max_fraction;
+            if max_fraction.is_some_and(|max| !(0.0..1.0).contains(&max)) {
+                let problem =
+                    Problem::at(&path.key(name).key("max_fraction"), "a part of all rows is from 0 to below 1");
+                self.problems.add(problem.hint("0.05 lets 5 % of the rows miss it"));
+            }
+            let (name, check) = (name.to_owned(), expectation.check.clone());
+            ExpectationPlan { name, check, action: expectation.action, max_fraction }
         });
         plans.collect()
     }

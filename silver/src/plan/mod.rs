@@ -3,6 +3,7 @@
 mod check;
 mod extracts;
 mod kept;
+mod properties;
 
 use chrono_tz::Tz;
 use lake::TableName;
@@ -68,6 +69,8 @@ pub struct TablePlan {
     pub tombstone_retention_millis: u64,
     /// The partition columns.
     pub partition_by: Vec<String>,
+    /// Properties of the Delta table, beside those that follow from other options.
+    pub properties: Vec<(String, String)>,
     /// Whether the table has a change data feed.
     pub change_data_feed: bool,
     /// How rows are replaced.
@@ -179,6 +182,8 @@ pub struct ExpectationPlan {
     pub check: String,
     /// What becomes of a row that does not meet it.
     pub action: Action,
+    /// The part of the rows that may miss it before the run fails.
+    pub max_fraction: Option<f64>,
 }
 
 /// Checks the options of a table. `sources` are the names of the bronze sources, `zone` is that of the pipeline.
@@ -201,6 +206,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     check.undeclared(&paths);
     let expectations = check.expectations(&columns);
     let write_mode = check.write_mode();
+    let properties = check.properties();
     let raw = &entry.raw;
     let adds = raw.undeclared_columns == Some(Undeclared::Add);
     (problems.len() == before).then(|| TablePlan {
@@ -226,6 +232,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
         partition_by: raw.partition_by.clone(),
         change_data_feed: raw.change_data_feed.unwrap_or(true),
+        properties,
         write_mode,
         deletion_vectors: raw.deletion_vectors,
         zone,
