@@ -125,7 +125,7 @@ async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<Strin
 /// Removes files of a table. One that is gone already is no error.
 ///
 /// # Errors
-/// [`ErrorKind::Store`] when the store refuses; what was removed until then is gone.
+/// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
 pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
     let store = table.delta().object_store();
     let failed = |path: &str| format!("removing `{path}` of {}", table.name());
