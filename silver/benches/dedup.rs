@@ -87,7 +87,9 @@ fn batch(rows: &[i64], keys: i64) -> RecordBatch {
         ("__file_rank", none()),
         ("__file_time", column(&|_| 0)),
         ("_file_path", text(&|row| format!("orders/{:04}.csv", row / 100_000))),
+        ("__rank_in_file", none()),
         ("_row_number", column(&|row| row % 100_000 + 1)),
+        ("__change_number", none()),
     ])
     .expect("a batch")
 }
