@@ -48,6 +48,10 @@ async fn drive(seed: u64) {
     let shape = Shape::new(&mut dice);
     let folder = tempfile::tempdir().expect("a folder");
     let lake = Lake::open("lake", folder.path(), Clock::system(), Engine::default()).expect("a lake");
+    // With so little memory changes are looked for, and put in their places, a few at a time.
+    let memory_bytes = dice.chance(30).then_some(400);
+    let tight = Engine { memory_bytes, ..Engine::default() };
+    let tight = Lake::open("lake", folder.path(), Clock::system(), tight).expect("a lake");
     let mut ours = create(&lake, "ours", &shape).await;
     let mut merged = open(&create(&lake, "merged", &shape.for_merge()).await, folder.path()).await;
     let mut fold = Fold::default();
@@ -55,14 +59,18 @@ async fn drive(seed: u64) {
         let changes = shape.changes(&mut dice, batch);
         let (figures, feed) = fold.apply(&shape, &changes);
         let session = lake.session().expect("a session");
-        let frame = session.context().read_batch(changes.batch(&shape)).expect("changes");
+        let (whole, rows_each) = (changes.batch(&shape), 1 + dice.below(4) as usize);
+        let pieces = (0..whole.num_rows()).step_by(rows_each);
+        let pieces: Vec<RecordBatch> =
+            pieces.map(|first| whole.slice(first, rows_each.min(whole.num_rows() - first))).collect();
+        let frame = session.context().read_batches(pieces).expect("changes");
         let staged = Staged::write(frame).await.expect("staged");
         let upsert = Upsert { keys: shape.keys.clone(), sequence: shape.sequence.clone() };
-        let probed = upsert.probe(&lake, &ours, &staged).await.expect("probed").with_mode(shape.mode);
+        let probed = upsert.probe(&tight, &ours, &staged).await.expect("probed").with_mode(shape.mode);
         assert_eq!(probed.figures, figures, "batch {batch} of {shape:?}");
         let txns = vec![Txn::new("test", batch as i64)];
         let run = RunId::new(lake.clock());
-        upsert.apply(&lake, &mut ours, &probed, txns, &run, "silver_committed").await.expect("applied");
+        upsert.apply(&tight, &mut ours, &probed, txns, &run, "silver_committed").await.expect("applied");
 
         let expected = fold.texts(&shape);
         let provider = session.provider(&ours).await.expect("a scan");

@@ -6,8 +6,9 @@
 //! Keys are compared so that null meets null.
 //!
 //! The cost follows the changes: `prune` leaves out files that cannot hold a key, `probe` reads key columns of the
-//! others to find the very rows (`index` looks keys up, `file` reads), and `apply` replaces those rows file by file,
-//! either by writing the file anew (`rewrite`) or by marking them as deleted (`crate::vectors`), as `mode` decides.
+//! others to find the very rows (`part` holds the changes, `index` looks keys up, `file` reads), and `apply` replaces
+//! those rows file by file, either by writing the file anew (`rewrite`) or by marking them as deleted
+//! (`crate::vectors`), as `mode` decides.
 
 mod apply;
 mod compare;
@@ -17,6 +18,7 @@ mod file;
 mod fresh;
 mod index;
 mod mode;
+mod part;
 mod probe;
 mod prune;
 mod recommit;
@@ -41,6 +43,11 @@ use crate::table::Table;
 
 /// The boolean column of a change that says whether it deletes its key.
 pub const DELETE: &str = "__delete";
+
+/// Bytes of changes that are held at a time where the engine sets no limit.
+const HELD_BYTES: usize = 256 * 1024 * 1024;
+/// Bytes of changes that are held at a time at most: the places of texts in a column have 32 bits.
+const HELD_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// What a change does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,4 +174,9 @@ impl Upsert {
         let batch = schema.field_with_name(columns::BATCH_ID).is_ok().then_some(columns::BATCH_ID);
         self.sequence.iter().map(String::as_str).chain(batch)
     }
+}
+
+/// Bytes of changes that may be held at a time.
+fn held_bytes(lake: &Lake) -> usize {
+    lake.engine().memory_bytes.map_or(HELD_BYTES, |bytes| bytes / 4).min(HELD_BYTES_MAX)
 }

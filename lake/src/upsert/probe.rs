@@ -1,12 +1,15 @@
 //! What each change meets: nothing, an older row, or a newer one; and where that row is.
 //!
 //! Of the files that may hold a key of the changes only the key columns are read, and of the rows that are hit the
-//! columns that decide which is newer. Files are read side by side. What is kept is of the size of the changes.
+//! columns that decide which is newer. Files are read side by side. Changes whose keys are too many to be held at once
+//! are looked for in parts, one after the other; what is kept of all is a few bytes a change.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, new_empty_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use deltalake::kernel::LogicalFileView;
@@ -16,6 +19,7 @@ use roaring::RoaringTreemap;
 
 use super::file::{Files, OpenFile};
 use super::index::{Comparison, Index};
+use super::part::Part;
 use super::prune::Pruning;
 use super::{DELETE, Probed, Upsert, UpsertFigures, Verdict};
 use crate::error::{Error, Result};
@@ -66,13 +70,6 @@ struct Seen {
     rows: u64,
 }
 
-/// The columns of the changes that decide what they do.
-struct Changes {
-    keys: Vec<ArrayRef>,
-    order: Vec<ArrayRef>,
-    delete: ArrayRef,
-}
-
 /// The files that may hold keys, and what tells so.
 struct Candidates {
     files: Vec<LogicalFileView>,
@@ -88,6 +85,8 @@ struct Search {
     order: Vec<String>,
     /// The order columns of the changes.
     parts: Vec<ArrayRef>,
+    /// The number of the first change.
+    first: usize,
 }
 
 pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: &Staged) -> Result<Probed> {
@@ -97,13 +96,33 @@ pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: 
         let figures = figures(&verdicts);
         return Ok(Probed::new(changes.clone(), verdicts, Vec::new(), (0, 0), figures));
     }
-    let read = read_changes(upsert, table, changes)?;
     let snapshot = table.delta().snapshot()?;
-    let log = snapshot.log_data();
-    let candidates = candidates(upsert, table, &read, |_| true)?;
-    let (scanned, skipped) = (candidates.files.len(), log.num_files() - candidates.files.len());
-    let mut verdicts = initial(&read.delete);
-    let seen = search(upsert, lake, table, read, candidates).await?;
+    let mut verdicts = Vec::new();
+    let mut scanned = HashSet::new();
+    let (mut seen, mut places) = (Vec::<Seen>::new(), HashMap::new());
+    for part in Part::all(upsert, lake, table, changes)? {
+        let part = part?;
+        verdicts.extend(initial(&part.delete));
+        let candidates = candidates(upsert, table, &part, |_| true)?;
+        scanned.extend(candidates.files.iter().map(|file| file.path().into_owned()));
+        for file in search(upsert, lake, table, part, candidates).await? {
+            match places.entry(file.file.path().into_owned()) {
+                Entry::Vacant(place) => {
+                    place.insert(seen.len());
+                    seen.push(file);
+                }
+                Entry::Occupied(place) => seen[*place.get()].met.extend(file.met),
+            }
+        }
+    }
+    let files = snapshot.log_data().num_files();
+    let touched = judged(seen, &mut verdicts)?;
+    let figures = figures(&verdicts);
+    Ok(Probed::new(changes.clone(), verdicts, touched, (scanned.len(), files - scanned.len()), figures))
+}
+
+/// The files of which rows are replaced or deleted; what each change does is told by `verdicts`.
+fn judged(seen: Vec<Seen>, verdicts: &mut [Verdict]) -> Result<Vec<Touched>> {
     let mut touched = Vec::new();
     for seen in seen {
         let mut hits = Vec::new();
@@ -119,12 +138,16 @@ pub(super) async fn probe(upsert: &Upsert, lake: &Lake, table: &Table, changes: 
                 hits.push(hit);
             }
         }
+        // Each part of the changes came upon the rows in their order.
+        hits.sort_unstable_by_key(|hit| hit.row);
+        if hits.windows(2).any(|pair| pair[0].row == pair[1].row) {
+            return Err(Error::internal("two changes of one upsert have the same key"));
+        }
         if !hits.is_empty() {
             touched.push(Touched { file: seen.file, hits, deleted: seen.deleted, rows: seen.rows });
         }
     }
-    let figures = figures(&verdicts);
-    Ok(Probed::new(changes.clone(), verdicts, touched, (scanned, skipped), figures))
+    Ok(touched)
 }
 
 /// True when one of these files of the table, told by their paths, holds the key of a change.
@@ -135,37 +158,15 @@ pub(super) async fn meets(
     changes: &Staged,
     is_new: impl Fn(&LogicalFileView) -> bool,
 ) -> Result<bool> {
-    let read = read_changes(upsert, table, changes)?;
-    let candidates = candidates(upsert, table, &read, is_new)?;
-    let seen = search(upsert, lake, table, read, candidates).await?;
-    Ok(seen.iter().any(|seen| !seen.met.is_empty()))
-}
-
-fn read_changes(upsert: &Upsert, table: &Table, changes: &Staged) -> Result<Changes> {
-    let held = table.schema();
-    let order = upsert.order_in(&held);
-    let names = upsert.keys.iter().map(String::as_str).chain(order).chain([DELETE]);
-    let schema = changes.schema();
-    let places = names.map(|name| Ok(schema.index_of(name)?)).collect::<Result<Vec<usize>>>()?;
-    let mut ascending = places.clone();
-    ascending.sort_unstable();
-    ascending.dedup();
-    let rows = usize::try_from(changes.rows()).unwrap_or(usize::MAX);
-    let batches = changes.batches(&ascending, 0..rows)?.collect::<Result<Vec<RecordBatch>>>()?;
-    let column = |place: &usize| -> Result<ArrayRef> {
-        let at = ascending.binary_search(place).map_err(|_| Error::internal("a column is not among those read"))?;
-        let kind = held.field_with_name(schema.field(*place).name()).map(|field| field.data_type());
-        let parts: Vec<&dyn arrow::array::Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
-        let whole = if parts.is_empty() { new_empty_array(schema.field(*place).data_type()) } else { concat(&parts)? };
-        Ok(match kind {
-            Ok(kind) if kind != whole.data_type() => arrow::compute::cast(&whole, kind)?,
-            _ => whole,
-        })
-    };
-    let mut columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
-    let delete = columns.pop().ok_or_else(|| Error::internal("changes without columns"))?;
-    let order = columns.split_off(upsert.keys.len());
-    Ok(Changes { keys: columns, order, delete })
+    for part in Part::all(upsert, lake, table, changes)? {
+        let part = part?;
+        let candidates = candidates(upsert, table, &part, &is_new)?;
+        let seen = search(upsert, lake, table, part, candidates).await?;
+        if seen.iter().any(|seen| !seen.met.is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether each change deletes.
@@ -181,7 +182,7 @@ fn delete_of(changes: &Staged) -> Result<ArrayRef> {
 fn candidates(
     upsert: &Upsert,
     table: &Table,
-    changes: &Changes,
+    changes: &Part,
     wanted: impl Fn(&LogicalFileView) -> bool,
 ) -> Result<Candidates> {
     if upsert.keys.is_empty() {
@@ -199,7 +200,7 @@ async fn search(
     upsert: &Upsert,
     lake: &Lake,
     table: &Table,
-    changes: Changes,
+    changes: Part,
     Candidates { files, pruning }: Candidates,
 ) -> Result<Vec<Seen>> {
     if files.is_empty() {
@@ -212,6 +213,7 @@ async fn search(
         keys: upsert.keys.clone(),
         order: upsert.order_in(&table.schema()).map(str::to_owned).collect(),
         parts: changes.order,
+        first: changes.first,
     });
     let tasks = stream::iter(files.into_iter().map(|file| {
         let search = Arc::clone(&search);
@@ -234,7 +236,9 @@ impl Search {
         let groups = self.pruning.row_groups(&open)?;
         let deleted = self.files.deleted(&file).await?;
         let found = if groups.is_empty() { Vec::new() } else { self.find(&open, &groups, &deleted).await? };
-        let met = self.judge(&open, &groups, found).await?;
+        let mut met = self.judge(&open, &groups, found).await?;
+        let first = u32::try_from(self.first).unwrap_or(u32::MAX);
+        met.iter_mut().for_each(|met| met.hit.change += first);
         Ok(Seen { file, met, deleted, rows: u64::try_from(rows).unwrap_or(0) })
     }
 

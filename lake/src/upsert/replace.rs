@@ -12,14 +12,12 @@ use super::feed::{ChangeType, FeedWriter};
 use super::file::{Files, remove, with_vector};
 use super::probe::{Hit, Touched};
 use super::rewrite::{Job, Output, Replaced, rewrite as rewrite_files};
-use super::{Probed, Verdict, rows};
+use super::{Probed, Verdict, held_bytes, rows};
 use crate::error::{Error, Result};
 use crate::lakehouse::Lake;
 use crate::table::Table;
 use crate::vectors;
 
-/// Bytes of new rows that are held at a time where the engine sets no limit.
-const HELD_BYTES: usize = 256 * 1024 * 1024;
 /// Rows of the feed that are read at a time.
 const FEED_ROWS: usize = 8192;
 const NONE: u32 = u32::MAX;
@@ -32,7 +30,7 @@ pub(super) fn removes(plan: &Plan<'_>) -> Vec<Action> {
 
 /// Writes files anew, as many at a time as their new rows fit into memory.
 pub(super) async fn rewrite(lake: &Lake, table: &Table, probed: &Probed, plan: &Plan<'_>) -> Result<Output> {
-    let budget = lake.engine().memory_bytes.map_or(HELD_BYTES, |bytes| bytes / 4);
+    let budget = held_bytes(lake);
     let mut output = Output::default();
     let mut files = plan.anew.as_slice();
     while !files.is_empty() {
