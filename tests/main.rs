@@ -22,6 +22,7 @@ mod histories;
 mod landing;
 mod layers;
 mod layout;
+mod processes;
 mod quarantine;
 mod races;
 mod sample;

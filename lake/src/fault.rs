@@ -2,8 +2,11 @@
 //!
 //! `LAKE_FAULT=point:action` arms one point for the whole process: `kill` ends the process at once without any
 //! cleaning up, `fail` returns an error before the work, `lost` lets a commit succeed and then reports a failure, as
-//! a store does whose answer never arrives. `point:action:N` acts at the N-th crossing only (default: the first).
+//! a store does whose answer never arrives. `hold-PORT` waits before the work until another process, which listens on
+//! that port of this machine, ends the connection. `point:action:N` acts at the N-th crossing only (default: the first).
 
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -55,6 +58,7 @@ enum Action {
     Kill,
     Fail,
     Lost,
+    Hold(u16),
 }
 
 struct Armed {
@@ -64,16 +68,17 @@ struct Armed {
     crossed: AtomicUsize,
 }
 
-/// Passes a point that is not a commit: kills or fails when it is armed.
+/// Passes a point that is not a commit: kills, fails or waits when it is armed.
 ///
 /// # Errors
-/// A [`ErrorKind::Store`] error when the point is armed with `fail` or `lost`.
+/// A [`ErrorKind::Store`] error when the point is armed with `fail` or `lost`, or nobody listens to one that waits.
 pub fn cross(point: &'static str) -> Result<()> {
     debug_assert!(POINTS.contains(&point) || REPLAY_POINTS.contains(&point), "fault point {point} is not listed");
     match due(point) {
         None => Ok(()),
         Some(Action::Kill) => kill(),
         Some(Action::Fail | Action::Lost) => Err(injected(point)),
+        Some(Action::Hold(port)) => hold(point, port),
     }
 }
 
@@ -85,15 +90,13 @@ pub(crate) fn after_commit(point: &'static str) -> Result<()> {
     cross(point)
 }
 
-/// Passes the point before a commit is tried: only `fail` acts here.
+/// Passes the point before a commit is tried: only `fail` and `hold` act here.
 ///
 /// # Errors
-/// A [`ErrorKind::Store`] error when the point is armed with `fail`.
+/// A [`ErrorKind::Store`] error when the point is armed with `fail`, or nobody listens to one that waits.
 pub(crate) fn before_commit(point: &'static str) -> Result<()> {
     match armed() {
-        Some(fault) if fault.point == point && fault.action == Action::Fail => {
-            due(point).map_or(Ok(()), |_| Err(injected(point)))
-        }
+        Some(fault) if fault.point == point && matches!(fault.action, Action::Fail | Action::Hold(_)) => cross(point),
         _ => Ok(()),
     }
 }
@@ -116,7 +119,7 @@ fn parse(text: &str) -> Option<Armed> {
         "kill" => Action::Kill,
         "fail" => Action::Fail,
         "lost" => Action::Lost,
-        _ => return None,
+        other => Action::Hold(other.strip_prefix("hold-")?.parse().ok()?),
     };
     let at = parts.next().map_or(Some(1), |nth| nth.parse().ok())?;
     Some(Armed { point, action, at, crossed: AtomicUsize::new(0) })
@@ -124,6 +127,13 @@ fn parse(text: &str) -> Option<Armed> {
 
 fn injected(point: &str) -> Error {
     Error::new(ErrorKind::Store, format!("injected fault at `{point}`"))
+}
+
+/// Tells the listener that the point is reached, and waits for it.
+fn hold(point: &str, port: u16) -> Result<()> {
+    let waited =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut other| other.read_to_end(&mut Vec::new()));
+    waited.map(drop).map_err(|error| injected(point).with_source(error))
 }
 
 fn kill() -> ! {
@@ -139,6 +149,7 @@ mod tests {
         let fault = parse("silver_committed:lost:3").expect("a fault");
         assert_eq!((fault.point.as_str(), fault.action, fault.at), ("silver_committed", Action::Lost, 3));
         assert_eq!(parse("silver_committed:kill").map(|fault| fault.at), Some(1));
+        assert_eq!(parse("silver_committed:hold-4000").map(|fault| fault.action), Some(Action::Hold(4000)));
         assert!(parse("silver_committed:explode").is_none());
     }
 }

@@ -45,6 +45,17 @@ impl Project {
         project
     }
 
+    /// A copy of all that the project has, its tables too.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::new("");
+        for file in files_below(self.path()) {
+            let to = copy.path().join(file.strip_prefix(self.path()).expect("a file of the project"));
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+            fs::copy(&file, &to).expect("a copy");
+        }
+        copy
+    }
+
     /// The project's folder.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()

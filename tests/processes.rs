@@ -1,0 +1,225 @@
+//! A run of silver and another writer of its table, from two processes at the same time and in both orders: the right
+//! rows, or an error of the other and the right rows all the same.
+//!
+//! The run is held right before its commit, or the other has the version open from before the run.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use chrono::Duration;
+use deltalake::DeltaTable;
+use lake::fault::POINTS;
+
+use crate::support::parallel;
+use crate::support::program::{self, Running};
+use crate::support::project::{Project, summary_of};
+
+/// Rows by key: their sequence.
+type Rows = BTreeMap<i64, i64>;
+
+/// Keys 1 to 6 in three files of the table, one version each; then a batch that updates 1, deletes 3 and inserts 9.
+const FILES: [&str; 4] = ["I,1,1\nI,2,1\n", "I,3,2\nI,4,2\n", "I,5,3\nI,6,3\n", "U,1,10\nD,3,10\nI,9,10\n"];
+const POINT: &str = "silver_committed";
+
+fn spec(write_mode: &str) -> String {
+    format!(
+        "
+name: processes
+storage: ./lakehouse
+landing: ./landing
+bronze:
+  rows: {{path: rows/, format: csv, settle: 0s}}
+silver:
+  t:
+    source: rows
+    cdc: plain
+    op: {{column: op, insert: [I], update: [U], delete: [D]}}
+    keys: [id]
+    sequence_by: [seq]
+    columns: {{id: bigint not null, seq: bigint not null}}
+    deletion_vectors: true
+    write_mode: {write_mode}
+"
+    )
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Other {
+    /// The program of silver once more: the same batch.
+    Run,
+    /// Rows without a transaction.
+    Append,
+    /// A row with the key that the run inserts, but newer.
+    AppendTheNew,
+    Optimize,
+    DeleteOurs,
+    DeleteElsewhere,
+    DeleteAll,
+    /// To the version before the third file.
+    Restore,
+    Vacuum,
+}
+
+const OTHERS: [Other; 8] = [
+    Other::Run,
+    Other::Append,
+    Other::Optimize,
+    Other::DeleteOurs,
+    Other::DeleteElsewhere,
+    Other::DeleteAll,
+    Other::Restore,
+    Other::Vacuum,
+];
+
+impl Other {
+    /// What it does to rows.
+    fn fold(self, rows: &mut Rows) {
+        match self {
+            Self::Append => drop(rows.insert(7, 9)),
+            Self::AppendTheNew => drop(rows.insert(9, 11)),
+            Self::DeleteOurs => drop(rows.remove(&1)),
+            Self::DeleteElsewhere => drop(rows.remove(&6)),
+            Self::DeleteAll => rows.clear(),
+            Self::Restore => *rows = rows_of(&FILES[..2]),
+            Self::Run | Self::Optimize | Self::Vacuum => {}
+        }
+    }
+
+    /// Runs it on the version that `delta` has open.
+    fn run(self, project: &Project, delta: DeltaTable) -> Result<(), String> {
+        if matches!(self, Self::Run) {
+            summary_of(&project.silver(&["run", "--output", "json"]).expect(0)).assert_accounted();
+            return Ok(());
+        }
+        let done = block_on(async {
+            match self {
+                Self::Append => append(delta, 7, 9).await,
+                Self::AppendTheNew => append(delta, 9, 11).await,
+                Self::Optimize => delta.optimize().await.map(drop),
+                Self::DeleteOurs => delta.delete().with_predicate("id = 1").await.map(drop),
+                Self::DeleteElsewhere => delta.delete().with_predicate("id = 6").await.map(drop),
+                Self::DeleteAll => delta.delete().await.map(drop),
+                Self::Restore => {
+                    let version = delta.version().expect("a version") - 1;
+                    delta.restore().with_version_to_restore(version).await.map(drop)
+                }
+                Self::Vacuum => {
+                    let vacuum = delta.vacuum().with_retention_period(Duration::zero());
+                    vacuum.with_enforce_retention_duration(false).await.map(drop)
+                }
+                Self::Run => unreachable!("it is a program"),
+            }
+        });
+        done.map_err(|error| error.to_string())
+    }
+}
+
+#[test]
+fn a_run_and_another_writer_in_both_orders() {
+    assert!(POINTS.contains(&POINT));
+    for mode in ["copy_on_write", "merge_on_read"] {
+        let base = Project::new(&spec(mode));
+        for (number, lines) in FILES.iter().enumerate() {
+            base.land(format!("rows/{number}.csv"), format!("op,id,seq\n{lines}").as_bytes(), None);
+            summary_of(&program::run("bronze", base.path(), &["run", "--output", "json"], None).expect(0));
+            if number + 1 < FILES.len() {
+                base.silver(&["run"]).expect(0);
+            }
+        }
+        let mut pairs: Vec<(Other, bool)> = OTHERS.map(|other| (other, true)).to_vec();
+        pairs.extend(OTHERS.map(|other| (other, false)));
+        pairs.push((Other::AppendTheNew, true));
+        let name = |pair: &(Other, bool)| format!("{mode} {pair:?}");
+        parallel::all("processes", &pairs, name, |(other, is_first)| {
+            let project = base.copy();
+            if *is_first { other_first(&project, *other) } else { run_first(&project, *other) }
+        });
+    }
+}
+
+/// The other commits while the run waits to.
+fn other_first(project: &Project, other: Other) {
+    let delta = open(project);
+    let (running, held) = start_held(project);
+    other.run(project, delta).expect("the first of two");
+    drop(held);
+    summary_of(&running.wait().expect(0)).assert_accounted();
+    let mut rows = rows_of(&FILES[..3]);
+    other.fold(&mut rows);
+    apply(&mut rows, FILES[3]);
+    assert_holds(project, &rows);
+}
+
+/// The run commits while the other has the version before open.
+fn run_first(project: &Project, other: Other) {
+    let delta = open(project);
+    summary_of(&project.silver(&["run", "--output", "json"]).expect(0)).assert_accounted();
+    let mut rows = rows_of(&FILES);
+    if other.run(project, delta).is_ok() {
+        other.fold(&mut rows);
+    }
+    assert_holds(project, &rows);
+}
+
+/// A run of silver that is about to commit; it goes on when the connection is dropped.
+fn start_held(project: &Project) -> (Running, std::net::TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let fault = format!("{POINT}:hold-{port}");
+    let running = program::start("silver", project.path(), &["run", "--output", "json"], Some(&fault));
+    let (held, _) = listener.accept().expect("the run comes to its commit");
+    (running, held)
+}
+
+/// The table holds these rows, each key once, and a later run has nothing to do.
+fn assert_holds(project: &Project, rows: &Rows) {
+    let held = project.rows("silver.t", &["id", "seq"]);
+    let expected = rows.iter().map(|(id, seq)| [id, seq].map(|value| Some(value.to_string())).to_vec());
+    let expected = crate::support::rows::Rows::new(&["id", "seq"], expected, &project.types("silver.t"));
+    assert_eq!(held, expected);
+    let versions = project.versions();
+    assert_eq!(summary_of(&project.silver(&["run", "--output", "json"]).expect(0)).status, "up_to_date");
+    assert_eq!(project.versions(), versions);
+    project.silver(&["verify"]).expect(0);
+}
+
+fn rows_of(files: &[&str]) -> Rows {
+    let mut rows = Rows::new();
+    files.iter().for_each(|lines| apply(&mut rows, lines));
+    rows
+}
+
+/// What the lines of a file do to rows: the newer sequence wins.
+fn apply(rows: &mut Rows, lines: &str) {
+    for line in lines.lines() {
+        let [op, id, seq] = line.split(',').collect::<Vec<_>>()[..] else { panic!("`{line}`") };
+        let (id, seq) = (id.parse().expect("a key"), seq.parse().expect("a sequence"));
+        if rows.get(&id).is_some_and(|held| *held > seq) {
+            continue;
+        }
+        match op {
+            "D" => rows.remove(&id),
+            _ => rows.insert(id, seq),
+        };
+    }
+}
+
+/// A row of another program, with all columns of the table.
+async fn append(delta: DeltaTable, id: i64, seq: i64) -> deltalake::DeltaResult<()> {
+    let context: datafusion::prelude::SessionContext = deltalake::delta_datafusion::create_session().into();
+    delta.update_datafusion_session(&context.state())?;
+    context.register_table("t", delta.table_provider().await?)?;
+    let sql = format!("SELECT * REPLACE ({id} AS id, {seq} AS seq, {seq} AS _sequence_1) FROM t LIMIT 1");
+    let row = context.sql(&sql).await?.collect().await?;
+    delta.write(row).await.map(drop)
+}
+
+fn open(project: &Project) -> DeltaTable {
+    let folder = project.table_folder("silver.t");
+    let url = deltalake::ensure_table_uri(folder.to_str().expect("UTF-8")).expect("a URL");
+    block_on(deltalake::open_table(url)).expect("a table")
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+}
