@@ -1,4 +1,5 @@
-//! Snapshots over days, by a manual clock: both strategies say of every day what the table was at its last run.
+//! Snapshots over days, by a manual clock: both strategies say of every day what the table was at its last run, and days
+//! that are recorded late, in any order, come out as if each had been recorded in its time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use chrono::NaiveDate;
 use chrono_tz::Tz;
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
@@ -19,6 +21,8 @@ use lake::spec::Document;
 use lake::table::Definition;
 use lake::write::TableWriter;
 use lake::{Clock, Lake, TableName};
+
+use crate::support::history::Dice;
 
 /// The days end at four in the morning, UTC.
 const ZONE: Tz = Tz::America__New_York;
@@ -40,11 +44,11 @@ struct Days {
 }
 
 impl Days {
-    fn new() -> Self {
+    fn new(spec: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Clock::manual("2024-05-02T02:00:00Z".parse().expect("a time"));
         let lake = Lake::open(&folder.path().display().to_string(), Path::new("."), clock, Engine::default());
-        let document = Document::parse("pipelines.yaml", SPEC);
+        let document = Document::parse("pipelines.yaml", spec);
         let mut problems = document.problems();
         let keys = |table: &TableName| (*table == TableName::silver("products")).then(|| vec!["id".to_owned()]);
         let entries = document.section("gold", &mut problems);
@@ -105,33 +109,78 @@ impl Days {
             let table = self.lake.existing(plan.table()).await.expect("a table");
             session.register(&table).await.expect("a scan");
         }
-        let batches = session.sql(query).await.expect("a query").collect().await.expect("rows");
-        let mut state = BTreeMap::new();
-        for batch in &batches {
-            let names = batch.column(1).as_string::<i32>();
-            for (row, id) in batch.column(0).as_primitive::<Int64Type>().values().iter().enumerate() {
-                let name = names.is_valid(row).then(|| names.value(row).to_owned());
-                assert_eq!(state.insert(*id, name), None, "key {id} twice in: {query}");
-            }
-        }
-        state
+        state_of(&session.sql(query).await.expect("a query").collect().await.expect("rows"))
     }
 
     async fn copy_of(&self, day: &str) -> BTreeMap<i64, Option<String>> {
         self.state(&format!("SELECT id, name FROM gold.copies WHERE snapshot_date = DATE '{day}'")).await
     }
 
+    /// The state of a day by a query over the changes, which must be what `as_of` says.
     async fn as_of(&self, table: &str, day: &str) -> BTreeMap<i64, Option<String>> {
         let latest = format!(
             "SELECT *, row_number() OVER (PARTITION BY id ORDER BY snapshot_date DESC) AS age FROM gold.{table} \
              WHERE snapshot_date <= DATE '{day}'"
         );
-        self.state(&format!("SELECT id, name FROM ({latest}) WHERE age = 1 AND _change <> 'delete'")).await
+        let state = self.state(&format!("SELECT id, name FROM ({latest}) WHERE age = 1 AND _change <> 'delete'")).await;
+        assert_eq!(self.told(table, day).await.expect("a day"), state, "{table} on {day}");
+        state
+    }
+
+    /// The state of a day as the program tells it, or why it does not.
+    async fn told(&self, table: &str, day: &str) -> Result<BTreeMap<i64, Option<String>>, String> {
+        let table = self.lake.existing(&TableName::gold(table)).await.expect("a table");
+        let session = self.lake.session().expect("a session");
+        let day: NaiveDate = day.parse().expect("a day");
+        let told = gold::as_of(&session, &table, day).await;
+        let told = told.map_err(|error| format!("{error}; {}", error.hint_text().unwrap_or_default()))?;
+        let names: Vec<&str> = told.rows.schema().fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, ["id", "name"], "the columns of the source");
+        Ok(state_of(&told.rows.collect().await.expect("rows")))
+    }
+
+    /// Records days of all snapshots late; the error of the first that cannot be.
+    async fn backfill(&self, first: &str, last: &str) -> Result<(), String> {
+        let (first, last): (NaiveDate, NaiveDate) = (first.parse().expect("a day"), last.parse().expect("a day"));
+        let context = RunContext::new(&self.lake);
+        for plan in &self.plans {
+            let Plan::Snapshot(plan) = plan else { panic!("no snapshot") };
+            let done = gold::backfill(&self.lake, plan, &context, ZONE, first..=last, |_, _| {}).await;
+            done.map_err(|error| {
+                let causes = error.causes().join(": ");
+                format!("{error}: {causes}; {}", error.hint_text().unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// All rows of a snapshot, as text.
+    async fn rows(&self, table: &str) -> Vec<String> {
+        let table = self.lake.existing(&TableName::gold(table)).await.expect("a table");
+        let session = self.lake.session().expect("a session");
+        session.register(&table).await.expect("a scan");
+        let query = format!("SELECT * FROM {} ORDER BY snapshot_date, id", table.name());
+        let rows = session.sql(&query).await.expect("a query").collect().await.expect("rows");
+        let text = arrow::util::pretty::pretty_format_batches(&rows).expect("text").to_string();
+        text.lines().filter(|line| line.starts_with('|')).map(str::to_owned).collect()
     }
 
     async fn recorded(&self, day: &str) -> BTreeMap<i64, Option<String>> {
         self.state(&format!("SELECT id, _change FROM gold.changes WHERE snapshot_date = DATE '{day}'")).await
     }
+}
+
+/// Ids and names.
+fn state_of(batches: &[RecordBatch]) -> BTreeMap<i64, Option<String>> {
+    let mut state = BTreeMap::new();
+    for batch in batches {
+        let names = batch.column(1).as_string::<i32>();
+        for (row, id) in batch.column(0).as_primitive::<Int64Type>().values().iter().enumerate() {
+            let name = names.is_valid(row).then(|| names.value(row).to_owned());
+            assert_eq!(state.insert(*id, name), None, "key {id} is there twice");
+        }
+    }
+    state
 }
 
 fn owned(state: &State) -> BTreeMap<i64, Option<String>> {
@@ -149,7 +198,7 @@ fn both_strategies_say_what_every_day_was() {
 }
 
 async fn story() {
-    let mut days = Days::new();
+    let mut days = Days::new(SPEC);
     let first = State::from([(1, Some("a")), (2, Some("b"))]);
     days.set(&first).await;
     assert_eq!(days.run().await, [true, true, true]);
@@ -193,5 +242,98 @@ async fn story() {
         let day = format!("2024-05-{day}");
         assert_eq!(days.as_of("recent", &day).await, owned(state), "what is kept up to {day}");
     }
-    assert!(days.as_of("recent", "2024-05-01").await.is_empty());
+    let error = days.told("recent", "2024-05-01").await.expect_err("a day that is gone");
+    assert_eq!(error, "gold.recent has no state of 2024-05-01; it has the days from 2024-05-04 to 2024-05-06");
+
+    // The day without a run gets one; nothing was done on it, so it is the second again.
+    days.backfill("2024-05-03", "2024-05-03").await.expect_err("`recent` keeps no such day");
+    for day in ["02", "03"] {
+        let day = format!("2024-05-{day}");
+        assert_eq!((days.copy_of(&day).await, days.as_of("changes", &day).await), (owned(&second), owned(&second)));
+    }
+    let error = days.backfill("2024-04-30", "2024-04-30").await.expect_err("a day before the table");
+    assert!(error.contains("2024-04-30 cannot be recorded") && error.contains("the table was made later"), "{error}");
+    let error = days.backfill("2024-05-07", "2024-05-07").await.expect_err("a day to come");
+    assert!(error.contains("2024-05-07 is not over yet"), "{error}");
+}
+
+/// What may happen to a table over days, with days that no run saw.
+fn random_states(dice: &mut Dice) -> Vec<Vec<State>> {
+    const NAMES: [Option<&str>; 4] = [Some("a"), Some("b"), Some("c"), None];
+    let mut state = State::new();
+    let mut day = |dice: &mut Dice| {
+        let mut states = Vec::new();
+        for _ in 0..dice.below(3) {
+            for _ in 0..=dice.below(3) {
+                let id = dice.below(5) as i64;
+                if dice.chance(30) {
+                    state.remove(&id);
+                } else {
+                    state.insert(id, NAMES[dice.below(4) as usize]);
+                }
+            }
+            states.push(state.clone());
+        }
+        states
+    };
+    let mut days: Vec<Vec<State>> = (0..8).map(|_| day(dice)).collect();
+    days[0].push(State::from([(1, Some("first"))]));
+    days
+}
+
+/// Snapshots of one table that record in order, and late.
+const LATE: &str = "
+name: late
+gold:
+  copies: {snapshot_of: silver.products, strategy: full}
+  changes: {snapshot_of: silver.products, strategy: changed_only}
+  kept: {snapshot_of: silver.products, strategy: changed_only, hard_deletes: ignore}
+  few: {snapshot_of: silver.products, strategy: changed_only, columns: [id]}
+";
+
+#[test]
+fn days_recorded_late_in_any_order_are_as_if_recorded_in_their_time() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    for seed in 0..4 {
+        runtime.block_on(late(seed));
+    }
+}
+
+async fn late(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let states = random_states(&mut dice);
+    let name = |day: usize| format!("2024-05-{:02}", day + 1);
+    // Each day recorded by a run at its end, and the same days recorded late.
+    let (mut timely, mut late) = (Days::new(LATE), Days::new(LATE));
+    for (day, states) in states.iter().enumerate() {
+        for state in states {
+            timely.set(state).await;
+            late.set(state).await;
+        }
+        timely.run().await;
+        if dice.chance(30) {
+            late.run().await;
+        }
+        timely.next_day().await;
+        late.next_day().await;
+        if dice.chance(20) && day > 0 {
+            let day = name(dice.below(day as u64) as usize);
+            late.backfill(&day, &day).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+    let mut order: Vec<usize> = (0..states.len()).collect();
+    dice.shuffle(&mut order);
+    for day in order.into_iter().map(name) {
+        late.backfill(&day, &day).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    late.backfill(&name(0), &name(states.len() - 1)).await.expect("nothing is left");
+    for table in ["changes", "kept", "few"] {
+        assert_eq!(late.rows(table).await, timely.rows(table).await, "{table}, seed {seed}");
+    }
+    for day in (0..states.len()).map(name) {
+        let copy = timely.told("copies", &day).await.expect("a day");
+        assert_eq!(timely.as_of("changes", &day).await, copy, "{day}, seed {seed}");
+        assert_eq!(late.told("copies", &day).await.expect("a day"), copy, "{day}, seed {seed}");
+        assert_eq!(late.as_of("changes", &day).await, copy, "{day}, seed {seed}");
+    }
 }

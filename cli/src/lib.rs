@@ -5,6 +5,7 @@
 mod layer;
 mod log;
 mod printer;
+pub mod rows;
 
 pub use layer::{Layer, NoExtra, Place, chosen, main as layer_main};
 pub use log::log_to_stderr;

@@ -28,8 +28,16 @@ impl Printer {
     /// # Errors
     /// [`Failure::Closed`] when the reader has gone, as `head` does.
     pub fn data(self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes data that is no text.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         written.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::Closed,
             _ => Failure::Error(Error::from(error).context("writing the output")),

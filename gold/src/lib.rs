@@ -20,4 +20,5 @@ mod write;
 
 pub use order::in_order;
 pub use plan::{ModelPlan, Plan, SnapshotPlan, compile};
-pub use run::run;
+pub use run::{backfill, record, run};
+pub use snapshot::{AsOf, Check, as_of, check};

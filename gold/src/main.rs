@@ -1,8 +1,11 @@
 //! The `gold` program: brings gold tables up to date with what they read, against the same spec as the orchestrator.
 
+mod commands;
+
 use std::process::ExitCode;
 
-use cli::{Layer, Place};
+use cli::{Failure, Layer, Output, Place, Printer};
+use commands::{Dated, Extra};
 use gold::Plan;
 use lake::report::TaskReport;
 use lake::run::RunContext;
@@ -20,13 +23,13 @@ struct Keyed {
 }
 
 impl Layer for Gold {
-    type Plan = Plan;
-    type Extra = cli::NoExtra;
+    type Plan = Dated;
+    type Extra = Extra;
 
     const NAME: &'static str = "gold";
     const ABOUT: &'static str = "Brings gold tables up to date: results of queries and daily history";
 
-    fn compile(document: &Document, _: &Header, problems: &mut Problems) -> Vec<Plan> {
+    fn compile(document: &Document, _: &Header, problems: &mut Problems) -> Vec<Dated> {
         // What is wrong with a silver table is told by `silver` and by the orchestrator.
         let silver = document.section::<Keyed>("silver", &mut document.problems());
         let keys_of = |table: &TableName| {
@@ -36,20 +39,39 @@ impl Layer for Gold {
         let entries = document.section("gold", problems);
         let plans: Vec<Plan> = entries.iter().filter_map(|entry| gold::compile(entry, &keys_of, problems)).collect();
         check_sources(document, &plans, problems);
-        gold::in_order(plans).unwrap_or_else(|circle| {
+        let plans = gold::in_order(plans).unwrap_or_else(|circle| {
             let names = circle.iter().map(|table| format!("`{table}`")).collect::<Vec<_>>().join(", ");
             let message = format!("these tables need one another in a circle: {names}");
             problems.add(Problem::at(&SpecPath::of(["gold"]), message));
             Vec::new()
-        })
+        });
+        plans.into_iter().map(|plan| Dated { plan, day: None }).collect()
     }
 
-    fn table(plan: &Plan) -> TableName {
-        plan.table().clone()
+    fn table(dated: &Dated) -> TableName {
+        dated.plan.table().clone()
     }
 
-    async fn run(plan: &Plan, place: &Place, context: &RunContext) -> Result<TaskReport> {
-        gold::run(&place.lake, plan, context, place.header.timezone).await
+    async fn run(dated: &Dated, place: &Place, context: &RunContext) -> Result<TaskReport> {
+        let zone = place.header.timezone;
+        match (&dated.plan, dated.day) {
+            (Plan::Snapshot(plan), Some(day)) => gold::record(&place.lake, plan, context, zone, day).await,
+            (plan, _) => gold::run(&place.lake, plan, context, zone).await,
+        }
+    }
+
+    fn output(extra: &Extra) -> Output {
+        extra.output()
+    }
+
+    async fn prepare(
+        extra: &Extra,
+        plans: Vec<Dated>,
+        place: &Place,
+        _: &RunContext,
+        printer: Printer,
+    ) -> Result<Vec<Dated>, Failure> {
+        extra.run(plans, place, printer).await
     }
 }
 

@@ -119,7 +119,7 @@ impl Refresh<'_> {
         };
         let removes = held.as_ref().map_or(Ok(Vec::new()), |table| table.removes(|_| true))?;
         let target = Target::new(self.lake, &plan.table, held, definition);
-        let publication = Publication { target, property: recipe.property()?, removes, predicate: None, txns };
+        let publication = Publication { target, properties: vec![recipe.property()?], removes, predicate: None, txns };
         let computing = || format!("computing {}", plan.table);
         let published = publication.publish(result.rows()?, self.ctx).await.context(computing)?;
 

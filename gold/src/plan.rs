@@ -50,6 +50,8 @@ pub struct SnapshotPlan {
     pub compare_columns: Vec<String>,
     /// The columns that identify a row; empty where the strategy needs none.
     pub keys: Vec<String>,
+    /// The columns that identify a row of the source, whether the strategy needs them or not; empty when nobody knows.
+    pub source_keys: Vec<String>,
     /// What becomes of a row that is gone.
     pub hard_deletes: HardDeletes,
     /// Days that are older by more than this go.
@@ -179,6 +181,10 @@ impl Compiler<'_> {
             Strategy::ChangedOnly => self.keys(&source, keys_of),
         };
         self.columns(&keys);
+        let source_keys = match keys.is_empty() {
+            true => keys_of(&source).filter(|keys| kept(&raw.columns, keys)).unwrap_or_default(),
+            false => keys.clone(),
+        };
         let retention_days = raw.retention.and_then(|retention| self.days(retention));
         Some(SnapshotPlan {
             table: TableName::gold(&self.entry.name),
@@ -187,6 +193,7 @@ impl Compiler<'_> {
             columns: raw.columns.clone(),
             compare_columns: raw.compare_columns.clone(),
             keys,
+            source_keys,
             hard_deletes: raw.hard_deletes.unwrap_or_default(),
             retention_days,
         })
@@ -287,6 +294,11 @@ impl Compiler<'_> {
     fn place(&self, key: &str) -> SpecPath {
         self.entry.path.key(key)
     }
+}
+
+/// True when the kept columns, all of them when none are named, have the keys among them.
+fn kept(columns: &[String], keys: &[String]) -> bool {
+    columns.is_empty() || keys.iter().all(|key| columns.contains(key))
 }
 
 #[cfg(test)]

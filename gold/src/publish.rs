@@ -30,8 +30,8 @@ pub(crate) struct Target {
 pub(crate) struct Publication {
     /// Where the rows go.
     pub(crate) target: Target,
-    /// The property of the table that comes with the rows, by name and value.
-    pub(crate) property: (String, String),
+    /// The properties of the table that come with the rows, by name and value.
+    pub(crate) properties: Vec<(String, String)>,
     /// The files that the new rows replace.
     pub(crate) removes: Vec<Action>,
     /// Which rows are replaced, for the table's history; `None` for all.
@@ -93,7 +93,7 @@ impl Publication {
 
         let mut table = target.table().await?.clone();
         let mut definition = target.definition().clone();
-        definition.properties.push(self.property);
+        definition.properties.extend(self.properties);
         let mut actions: Vec<Action> = redefine(&table, &definition)?.into_iter().collect();
         let removed = self.removes.len() as u64;
         actions.extend(self.removes);

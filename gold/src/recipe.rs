@@ -60,6 +60,20 @@ pub(crate) struct Held<'a> {
 }
 
 impl Recipe {
+    /// The recipe of a table; `None` before its first commit of rows, and for a table that is not ours.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when it cannot be read.
+    pub(crate) fn of(table: &Table) -> Result<Option<Self>> {
+        let Some(text) = table.property(PROPERTY)? else { return Ok(None) };
+        let recipe = serde_json::from_str(&text).map_err(|error| {
+            Error::new(ErrorKind::Table, format!("the property `{PROPERTY}` of {} is not readable", table.name()))
+                .with_source(error)
+                .hint("remove the table's folder to have it made anew")
+        });
+        recipe.map(Some)
+    }
+
     /// Notes which tables the sources are.
     ///
     /// # Errors
@@ -95,7 +109,7 @@ impl<'a> Held<'a> {
     /// [`ErrorKind::Table`] when the recipe cannot be read, or when there are rows without one: they are not ours.
     pub(crate) fn of(table: Option<&'a Table>) -> Result<Self> {
         let Some(table) = table else { return Ok(Self { table: None, recipe: None }) };
-        let recipe = recipe(table)?;
+        let recipe = Recipe::of(table)?;
         if recipe.is_none() && !table.file_paths()?.is_empty() {
             let message = format!("{} holds rows that this program did not write", table.name());
             let hint = "they would be replaced: give the table of the spec another name, or move the other one away";
@@ -135,16 +149,6 @@ impl<'a> Held<'a> {
 /// The application of the versions of a source: `gold.daily_sales:silver.orders`.
 pub(crate) fn source_app(table: &TableName, source: &TableName) -> String {
     format!("{table}:{source}")
-}
-
-fn recipe(table: &Table) -> Result<Option<Recipe>> {
-    let Some(text) = table.property(PROPERTY)? else { return Ok(None) };
-    let recipe = serde_json::from_str(&text).map_err(|error| {
-        Error::new(ErrorKind::Table, format!("the property `{PROPERTY}` of {} is not readable", table.name()))
-            .with_source(error)
-            .hint("remove the table's folder to have it made anew")
-    });
-    recipe.map(Some)
 }
 
 #[cfg(test)]

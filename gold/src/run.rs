@@ -1,5 +1,6 @@
 //! One run of one gold table.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
@@ -7,11 +8,13 @@ use chrono_tz::Tz;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lake::commit::redoing;
+use lake::history::Timeline;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::{Lake, Result};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, SnapshotPlan};
+use crate::snapshot::{Past, Which};
 use crate::{model, snapshot};
 
 /// Brings a gold table up to date with its sources, at the versions that the run has settled on. `zone` says which day
@@ -26,22 +29,78 @@ use crate::{model, snapshot};
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when the store keeps failing. Nothing of the change is in the table
 /// then.
 pub async fn run(lake: &Lake, plan: &Plan, ctx: &RunContext, zone: Tz) -> Result<TaskReport> {
-    let day = lake.clock().today(zone);
-    let (work, clock) = (Arc::new((lake.clone(), plan.clone(), ctx.clone())), lake.clock());
-    let report = redoing(clock, move || once(Arc::clone(&work), day)).await?;
+    done(lake, plan.clone(), ctx, Which::Today(lake.clock().today(zone))).await
+}
+
+/// Records one day of a snapshot: today as [`run`] does, an earlier one from the source as it was at the end of that day
+/// in `zone`. A day that holds that version is left alone.
+///
+/// # Errors
+/// As [`run`], [`ErrorKind::Spec`](lake::ErrorKind::Spec) for a day to come or one that `retention` does not keep, and
+/// [`ErrorKind::Table`](lake::ErrorKind::Table) when the source cannot be read as it was then.
+pub async fn record(
+    lake: &Lake,
+    plan: &SnapshotPlan,
+    ctx: &RunContext,
+    zone: Tz,
+    day: NaiveDate,
+) -> Result<TaskReport> {
+    let today = lake.clock().today(zone);
+    let which = if day == today { Which::Today(day) } else { Which::Past(Past::new(plan, day, today, zone)?) };
+    done(lake, Plan::Snapshot(plan.clone()), ctx, which).await
+}
+
+/// Records the days of a range as [`record`] does, oldest first, and tells of each when it is done. A day that is done
+/// stays so when a later one fails: the same range again goes on there.
+///
+/// # Errors
+/// As [`record`], for the first day that cannot be recorded.
+pub async fn backfill(
+    lake: &Lake,
+    plan: &SnapshotPlan,
+    ctx: &RunContext,
+    zone: Tz,
+    days: RangeInclusive<NaiveDate>,
+    mut told: impl FnMut(NaiveDate, &TaskReport),
+) -> Result<()> {
+    let today = lake.clock().today(zone);
+    let (first, last) = (*days.start(), *days.end());
+    // What cannot be is told before anything is done.
+    let mut earlier = Vec::new();
+    for day in first.iter_days().take_while(|day| *day <= last && *day != today) {
+        earlier.push(Past::new(plan, day, today, zone)?);
+    }
+    if let Some(oldest) = earlier.first() {
+        let timeline = Timeline::since(&lake.existing(&plan.source).await?, oldest.end()).await?;
+        for past in earlier.iter().cloned() {
+            let day = past.day();
+            let which = Which::Past(past.with_timeline(timeline.clone()));
+            told(day, &done(lake, Plan::Snapshot(plan.clone()), ctx, which).await?);
+        }
+    }
+    if last >= today {
+        told(today, &done(lake, Plan::Snapshot(plan.clone()), ctx, Which::Today(today)).await?);
+    }
+    Ok(())
+}
+
+async fn done(lake: &Lake, plan: Plan, ctx: &RunContext, which: Which) -> Result<TaskReport> {
+    let table = plan.table().clone();
+    let work = Arc::new((lake.clone(), plan, ctx.clone(), which));
+    let report = redoing(lake.clock(), move || once(Arc::clone(&work))).await?;
     if let Some(version) = report.version {
-        ctx.pins.set(plan.table(), version);
+        ctx.pins.set(&table, version);
     }
     Ok(report)
 }
 
 /// Boxed, and without a borrow, so that the future of [`run`] can be seen to be `Send` by those who spawn it.
-fn once(work: Arc<(Lake, Plan, RunContext)>, day: NaiveDate) -> BoxFuture<'static, Result<TaskReport>> {
+fn once(work: Arc<(Lake, Plan, RunContext, Which)>) -> BoxFuture<'static, Result<TaskReport>> {
     let once = async move {
-        let (lake, plan, ctx) = work.as_ref();
+        let (lake, plan, ctx, which) = work.as_ref();
         match plan {
             Plan::Model(plan) => model::refresh(lake, plan, ctx).await,
-            Plan::Snapshot(plan) => snapshot::take(lake, plan, ctx, day).await,
+            Plan::Snapshot(plan) => snapshot::take(lake, plan, ctx, which).await,
         }
     };
     once.boxed()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
 
 /// Tells the time and waits. Cheap to clone; clones share one time.
@@ -51,6 +51,16 @@ impl Clock {
         self.now().with_timezone(&zone).date_naive()
     }
 
+    /// The moment at which a calendar day begins in `zone`: midnight, or the first moment after it where clocks leap over
+    /// midnight. `None` for a day that no clock shows.
+    pub fn start_of(day: NaiveDate, zone: Tz) -> Option<DateTime<Utc>> {
+        let midnight = day.and_time(NaiveTime::MIN);
+        // No zone has ever leapt further than a day.
+        let minutes = (0..=24 * 60).map(|minute| midnight + TimeDelta::minutes(minute));
+        let first = minutes.filter_map(|at| zone.from_local_datetime(&at).earliest()).next()?;
+        Some(first.to_utc())
+    }
+
     /// Waits; a manual clock moves forward by `duration` instead and returns at once.
     pub async fn sleep(&self, duration: Duration) {
         match &self.0 {
@@ -77,6 +87,20 @@ mod tests {
             .expect("a runtime")
             .block_on(clock.sleep(Duration::from_secs(2)));
         assert_eq!(clock.now_micros(), 2_000_000);
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight_of_the_zone_or_right_after_the_gap() {
+        let start = |day: &str, zone: Tz| {
+            let day = day.parse().expect("a day");
+            Clock::start_of(day, zone).expect("a moment").to_rfc3339()
+        };
+        assert_eq!(start("2024-07-01", chrono_tz::Europe::Lisbon), "2024-06-30T23:00:00+00:00");
+        assert_eq!(start("2024-07-01", chrono_tz::Asia::Kolkata), "2024-06-30T18:30:00+00:00");
+        // Clocks went from 00:00 to 01:00.
+        assert_eq!(start("2024-09-08", chrono_tz::America::Santiago), "2024-09-08T04:00:00+00:00");
+        // Samoa had no 30 December 2011: it went on with the 31st.
+        assert_eq!(start("2011-12-30", chrono_tz::Pacific::Apia), start("2011-12-31", chrono_tz::Pacific::Apia));
     }
 
     #[test]

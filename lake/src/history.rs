@@ -1,10 +1,18 @@
 //! The versions of a table as its log tells them, newest first, and which of them stood at a moment.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use std::collections::HashSet;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::names::TableName;
 use crate::table::Table;
+
+/// So many versions in a row that are older than a moment tell that those before them are as well.
+const OLDER_VERSIONS: usize = 8;
 
 /// One version of a table.
 #[derive(Debug, Clone, Default)]
@@ -49,22 +57,92 @@ pub async fn history(table: &Table, limit: usize) -> Result<Vec<Version>> {
 /// # Errors
 /// [`ErrorKind::Table`] when the table is younger, or its log does not reach back to then; as [`history`].
 pub async fn version_at(table: &Table, at: DateTime<Utc>) -> Result<u64> {
-    let mut oldest = None;
-    for number in (0..=table.version()).rev() {
-        let Some(version) = entry(table, number).await? else { break };
-        if version.at.is_some_and(|committed| committed <= at) {
-            return Ok(number);
+    Timeline::since(table, at).await?.version_at(at)
+}
+
+/// When the newest versions of a table were committed.
+///
+/// Times are those of the writers' clocks, and never fall from one version to the next: one that a slow clock dated
+/// earlier than the version before it counts as a millisecond later, as Delta has it.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    name: TableName,
+    /// Oldest first; `None` for a version whose writer gave no time.
+    versions: Vec<(u64, Option<DateTime<Utc>>)>,
+}
+
+impl Timeline {
+    /// The versions of a table from the one that stood at `from` up to the open one.
+    ///
+    /// # Errors
+    /// As [`history`].
+    pub async fn since(table: &Table, from: DateTime<Utc>) -> Result<Self> {
+        let (mut versions, mut older) = (Vec::new(), 0);
+        for number in (0..=table.version()).rev() {
+            let Some(version) = entry(table, number).await? else { break };
+            versions.push((number, version.at));
+            // A clock that was wrong for a moment does not hide the versions before.
+            older = if version.at.is_some_and(|at| at <= from) { older + 1 } else { 0 };
+            if older == OLDER_VERSIONS {
+                break;
+            }
         }
-        oldest = Some(version);
+        versions.reverse();
+        Ok(Self::new(table.name().clone(), versions))
     }
-    let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-    let since = oldest.as_ref().and_then(|oldest| Some(format!(" (version {}, {})", oldest.version, text(oldest.at?))));
-    let message = format!("table {} has no version of {}", table.name(), text(at));
-    let hint = match oldest {
-        Some(Version { version: 0, .. }) => format!("the table was made later{}", since.unwrap_or_default()),
-        _ => format!("its log does not reach back to then{}", since.unwrap_or_default()),
-    };
-    Err(Error::new(ErrorKind::Table, message).hint(hint))
+
+    fn new(name: TableName, mut versions: Vec<(u64, Option<DateTime<Utc>>)>) -> Self {
+        let mut last: Option<DateTime<Utc>> = None;
+        for at in versions.iter_mut().filter_map(|(_, at)| at.as_mut()) {
+            *at = last.map_or(*at, |last| (*at).max(last + TimeDelta::milliseconds(1)));
+            last = Some(*at);
+        }
+        Self { name, versions }
+    }
+
+    /// The version that was the newest at a moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is younger, or its log does not reach back to then.
+    pub fn version_at(&self, at: DateTime<Utc>) -> Result<u64> {
+        let stood =
+            self.versions.iter().rev().find(|(_, committed)| committed.is_some_and(|committed| committed <= at));
+        if let Some((number, _)) = stood {
+            return Ok(*number);
+        }
+        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let oldest = self.versions.first();
+        let since = oldest.and_then(|(number, at)| Some(format!(" (version {number}, {})", text((*at)?))));
+        let message = format!("table {} has no version of {}", self.name, text(at));
+        let hint = match oldest {
+            Some((0, _)) => format!("the table was made later{}", since.unwrap_or_default()),
+            _ => format!("its log does not reach back to then{}", since.unwrap_or_default()),
+        };
+        Err(Error::new(ErrorKind::Table, message).hint(hint))
+    }
+}
+
+/// Fails when files of an earlier version of a table, which is open as `then`, are gone. `now` is its newest version,
+/// whose files are there.
+///
+/// # Errors
+/// [`ErrorKind::Table`] with the version, when it cannot be read any more.
+pub async fn check_readable(then: &Table, now: &Table) -> Result<()> {
+    let live: HashSet<String> = now.file_paths()?.into_iter().collect();
+    let store = then.delta().log_store().object_store(None);
+    for path in then.file_paths()?.into_iter().filter(|path| !live.contains(path)) {
+        match store.head(&Path::parse(&path).unwrap_or_else(|_| Path::from(path.as_str()))).await {
+            Ok(_) => {}
+            Err(object_store::Error::NotFound { .. }) => {
+                let message = format!("version {} of {} cannot be read any more", then.version(), then.name());
+                let hint =
+                    format!("its file `{path}` is gone: `vacuum` removes what no version within the retention has");
+                return Err(Error::new(ErrorKind::Table, message).hint(hint));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 async fn entry(table: &Table, number: u64) -> Result<Option<Version>> {
@@ -126,6 +204,19 @@ impl Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_fall_count_as_later() {
+        let at = |second: u32| DateTime::from_timestamp(i64::from(second), 0);
+        let seconds = [Some(10), Some(20), None, Some(15), Some(30)];
+        let versions = (3..).zip(seconds.iter().map(|second| second.and_then(at))).collect();
+        let timeline = Timeline::new(TableName::silver("t"), versions);
+        for (second, version) in [(10, 3), (19, 3), (20, 4), (21, 6), (29, 6), (99, 7)] {
+            assert_eq!(timeline.version_at(at(second).expect("a time")).expect("a version"), version);
+        }
+        let error = timeline.version_at(at(9).expect("a time")).expect_err("too early");
+        assert_eq!(error.hint_text(), Some("its log does not reach back to then (version 3, 1970-01-01T00:00:10Z)"));
+    }
 
     #[test]
     fn a_version_is_what_its_actions_say() {

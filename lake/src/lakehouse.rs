@@ -151,7 +151,7 @@ impl Lake {
         if let Some(table) = self.table(name).await? {
             return Ok(table);
         }
-        let created = commit::create(self.unloaded(name)?, name, definition).await;
+        let created = commit::create(self.unloaded(name)?, name, definition, self.clock()).await;
         match (self.table(name).await?, created) {
             (Some(table), _) => Ok(table),
             (None, Err(error)) => Err(error.context(format!("creating table {name}"))),

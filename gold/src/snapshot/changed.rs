@@ -4,48 +4,43 @@
 use arrow::array::{Array, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::NaiveDate;
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::{count, max};
-use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, Operator, ident, lit, when};
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{Expr, JoinType, Operator, ident, lit, when};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::session::{Session, reference};
 use lake::{Error, ErrorKind, Result, Table};
 
 use super::layout::Layout;
-use super::{current, date};
+use super::state::{compare, date, of};
 use crate::plan::SnapshotPlan;
 use crate::spec::HardDeletes;
 
 /// The row as the source has it now.
 const NOW: &str = "now";
-/// The last version of its key before the day.
+/// The row as it was before the day.
 const WAS: &str = "was";
 /// True on each side of the join where that side has a row.
 const HERE: &str = "__here";
 
 pub(super) const INSERT: &str = "insert";
-const UPDATE: &str = "update";
+pub(super) const UPDATE: &str = "update";
 pub(super) const DELETE: &str = "delete";
 
-/// The rows of `day`, with the columns of the table.
+/// The rows that tell how `was` became `now` on `day`, with the columns of the table. Both have the [`shaped`] columns.
 ///
 /// # Errors
 /// [`ErrorKind::Query`] when the comparison cannot be planned.
-pub(super) async fn changes(
-    session: &Session,
-    source: &Table,
-    table: &Table,
+pub(super) fn changes(
+    was: DataFrame,
+    now: DataFrame,
     layout: &Layout,
     plan: &SnapshotPlan,
     day: NaiveDate,
 ) -> Result<DataFrame> {
-    let history = session.context().table(reference(table.name())).await?;
-    let before = history.filter(ident(SNAPSHOT_DATE).lt(date(day)))?;
-    let was = last_versions(before, &plan.keys, layout)?.filter(ident(CHANGE).not_eq(lit(DELETE)))?;
     let was = with_mark(was)?.alias(WAS)?;
-    let now = with_mark(current(session, source).await?)?.alias(NOW)?;
-
+    let now = with_mark(now)?.alias(NOW)?;
     let join = match plan.hard_deletes {
         HardDeletes::Record => JoinType::Full,
         HardDeletes::Ignore => JoinType::Left,
@@ -53,25 +48,18 @@ pub(super) async fn changes(
     let keys = plan.keys.iter().map(|key| compare(of(NOW, key), layout.same_key(), of(WAS, key)));
     let joined = now.join_on(was, join, keys)?;
 
-    let differs = layout.compared.iter().map(|column| match layout.is_known(column) {
-        true => compare(of(NOW, column), Operator::IsDistinctFrom, of(WAS, column)),
-        false => of(NOW, column).is_not_null(),
-    });
+    let differs =
+        layout.compared.iter().map(|column| compare(of(NOW, column), Operator::IsDistinctFrom, of(WAS, column)));
     let appeared = of(WAS, HERE).is_null();
     let vanished = of(NOW, HERE).is_null();
     let recorded = differs.fold(appeared.clone().or(vanished.clone()), Expr::or);
 
     let columns = layout.schema.fields().iter().map(|field| {
         let name = field.name();
-        let none = || ScalarValue::try_from(field.data_type()).map(lit);
         Ok(match name.as_str() {
             SNAPSHOT_DATE => date(day),
             CHANGE => when(appeared.clone(), lit(INSERT)).when(vanished.clone(), lit(DELETE)).otherwise(lit(UPDATE))?,
-            _ => {
-                let last = if layout.is_known(name) { of(WAS, name) } else { none()? };
-                let current = if layout.is_kept(name) { of(NOW, name) } else { none()? };
-                when(vanished.clone(), last).otherwise(current)?
-            }
+            _ => when(vanished.clone(), of(WAS, name)).otherwise(of(NOW, name))?,
         }
         .alias(name))
     });
@@ -79,15 +67,19 @@ pub(super) async fn changes(
     Ok(joined.filter(recorded)?.select(columns)?)
 }
 
-/// The newest row of each key. A day has each key at most once.
-pub(super) fn last_versions(rows: DataFrame, keys: &[String], layout: &Layout) -> Result<DataFrame> {
-    const LAST: &str = "last";
-    let all = rows.clone().alias(WAS)?;
-    let newest = vec![max(ident(SNAPSHOT_DATE)).alias(SNAPSHOT_DATE)];
-    let last = rows.aggregate(keys.iter().map(ident).collect(), newest)?.alias(LAST)?;
-    let same = keys.iter().map(|key| compare(of(WAS, key), layout.same_key(), of(LAST, key)));
-    let day = compare(of(WAS, SNAPSHOT_DATE), layout.same_key(), of(LAST, SNAPSHOT_DATE));
-    Ok(all.join_on(last, JoinType::LeftSemi, same.chain([day]))?)
+/// Rows with the columns of the table that come from the source; those that they lack are null.
+pub(super) fn shaped(rows: DataFrame, layout: &Layout) -> Result<DataFrame> {
+    let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
+    let fields = layout.schema.fields().iter().filter(|field| !own(field.name()));
+    let columns = fields.map(|field| {
+        let name = field.name();
+        Ok(match rows.schema().has_column_with_unqualified_name(name) {
+            true => ident(name),
+            false => lit(ScalarValue::try_from(field.data_type())?).alias(name),
+        })
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(rows.select(columns)?)
 }
 
 /// A silver table has each key once; for any other source that must be seen.
@@ -121,12 +113,4 @@ fn with_mark(rows: DataFrame) -> Result<DataFrame> {
     let mut columns: Vec<Expr> = rows.schema().fields().iter().map(|field| ident(field.name())).collect();
     columns.push(lit(true).alias(HERE));
     Ok(rows.select(columns)?)
-}
-
-fn of(side: &str, column: &str) -> Expr {
-    Expr::Column(Column::new(Some(side), column))
-}
-
-fn compare(left: Expr, operator: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }

@@ -65,11 +65,6 @@ impl Layout {
         Ok(Self { schema, kept, compared, known, nullable_keys })
     }
 
-    /// True for a column that comes from the source.
-    pub(super) fn is_kept(&self, name: &str) -> bool {
-        self.kept.iter().any(|kept| kept == name)
-    }
-
     /// How keys are compared: null meets null where a key column may be null.
     pub(super) fn same_key(&self) -> Operator {
         if self.nullable_keys { Operator::IsNotDistinctFrom } else { Operator::Eq }
@@ -157,6 +152,7 @@ mod tests {
             columns: columns.iter().map(ToString::to_string).collect(),
             compare_columns: Vec::new(),
             keys: vec!["id".into()],
+            source_keys: vec!["id".into()],
             hard_deletes: HardDeletes::Record,
             retention_days: None,
         }

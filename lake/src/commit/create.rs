@@ -1,9 +1,14 @@
 //! Making a table, once, whoever comes first.
 
+use std::collections::BTreeMap;
+
 use deltalake::DeltaTable;
 use deltalake::kernel::transaction::CommitProperties;
+use deltalake::kernel::{Action, CommitInfo};
 use deltalake::protocol::SaveMode;
+use serde_json::json;
 
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::names::TableName;
@@ -13,7 +18,7 @@ use crate::table::{Definition, delta_schema};
 ///
 /// # Errors
 /// Any error, also when another writer made the table first: the caller looks for it afterwards.
-pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Definition) -> Result<()> {
+pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Definition, clock: &Clock) -> Result<()> {
     let columns: Vec<_> = delta_schema(&definition.schema)?.fields().cloned().collect();
     let properties = definition.properties.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
     let mut create = delta
@@ -24,10 +29,29 @@ pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Def
         .with_save_mode(SaveMode::ErrorIfExists)
         .with_raise_if_key_not_exists(false)
         .with_configuration(properties)
+        .with_actions([Action::CommitInfo(info(definition, clock))])
         .with_commit_properties(CommitProperties::default().with_max_retries(0));
     if let Some(description) = &definition.description {
         create = create.with_comment(description.clone());
     }
     create.await.map_err(Error::from)?;
     fault::after_commit("table_created")
+}
+
+/// What the table's history shows, with the parameters that Delta gives to it.
+fn info(definition: &Definition, clock: &Clock) -> CommitInfo {
+    let properties: BTreeMap<&String, &String> =
+        definition.properties.iter().map(|(key, value)| (key, value)).collect();
+    let parameters = [
+        ("partitionBy", json!(definition.partition_by).to_string()),
+        ("description", definition.description.clone().unwrap_or_default()),
+        ("properties", json!(properties).to_string()),
+    ];
+    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    CommitInfo {
+        timestamp: Some(clock.now().timestamp_millis()),
+        operation: Some("CREATE TABLE".to_owned()),
+        operation_parameters: Some(parameters.collect()),
+        ..CommitInfo::default()
+    }
 }

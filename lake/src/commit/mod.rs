@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use deltalake::DeltaTableError;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
-use deltalake::kernel::{Action, Transaction};
+use deltalake::kernel::{Action, CommitInfo, Transaction};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
@@ -245,8 +245,11 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
     fault::before_commit(commit.point)?;
     let delta = table.delta();
     let snapshot = delta.snapshot()?;
+    // The clock of the lake, which time travel goes by.
+    let timestamp = Some(table.clock().now().timestamp_millis());
+    let info = Action::CommitInfo(CommitInfo { timestamp, ..commit.operation.get_commit_info() });
     CommitBuilder::from(properties(&commit.txns, &commit.metrics, &commit.run))
-        .with_actions(commit.actions.clone())
+        .with_actions(std::iter::once(info).chain(commit.actions.iter().cloned()).collect())
         .build(Some(snapshot), delta.log_store(), commit.operation.clone())
         .await
         .map_err(|error: DeltaTableError| Error::from(error))?;

@@ -1,5 +1,6 @@
 //! The commands, one per file.
 
+mod backfill;
 mod dry_run;
 mod graph;
 mod quarantine;
@@ -54,6 +55,7 @@ enum Command {
     Graph(graph::Args),
     Query(query::Args),
     Quarantine(quarantine::Args),
+    Backfill(backfill::Args),
     Runs(runs::Args),
     Table(table::Args),
     Sample(sample::Args),
@@ -90,6 +92,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Graph(args) => graph::run(&project()?, args, printer),
         Command::Query(args) => query::run(&project()?, args, clock, printer).await,
         Command::Quarantine(args) => quarantine::run(&project()?, args, clock, printer).await,
+        Command::Backfill(args) => backfill::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),

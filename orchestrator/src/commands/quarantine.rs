@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::run::Place;
 use crate::spec::Project;
 use crate::tools::quarantine::{Choice, Wish, groups, replay, show};
-use crate::tools::rows::{Csv, Json, Sink};
+use cli::rows::{Csv, Json, Text};
 use cli::{Failure, Output, Printer};
 
 /// A decision that no replay made. Details: `records`, by table.
@@ -259,7 +259,7 @@ async fn discard_records(project: &Project, args: &Discard, clock: Clock, printe
     Ok(EXIT_DONE)
 }
 
-fn print_rows(sink: &mut dyn Sink, rows: &arrow::array::RecordBatch, printer: &Printer) -> Result<(), Failure> {
+fn print_rows(sink: &mut dyn Text, rows: &arrow::array::RecordBatch, printer: &Printer) -> Result<(), Failure> {
     let begin = sink.begin(&rows.schema());
     let text = sink.rows(rows)?;
     printer.data(&format!("{begin}{text}{}", sink.end()))

@@ -5,6 +5,4 @@ pub(crate) mod history;
 pub(crate) mod quarantine;
 pub(crate) mod query;
 mod record;
-pub(crate) mod rows;
 pub(crate) mod travel;
-mod value;

@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ansi;
 use datafusion::sql::sqlparser::parser::ParserError;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use lake::spec::{did_you_mean, nearest};
 use lake::{Error, ErrorKind, Lake, Layer, Result, TableName};
 
@@ -29,12 +29,9 @@ impl Answer {
         self.0.schema()
     }
 
-    /// The next batch.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Query`] when the query cannot be computed further.
-    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.0.next().await.transpose().map_err(|error| plain(error.into()))
+    /// The rows; [`ErrorKind::Query`] when the query cannot be computed further.
+    pub(crate) fn rows(self) -> impl Stream<Item = Result<RecordBatch>> {
+        self.0.map(|batch| batch.map_err(|error| plain(error.into())))
     }
 }
 
@@ -62,9 +59,7 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, 
                 let (name, as_of) = travel::meant(&named, zone)?;
                 match (lake.table(&name).await?, as_of) {
                     (Some(table), None) => session.register(&table).await?,
-                    (Some(table), Some(as_of)) => {
-                        session.register_named(&named, &travel::open(lake, &table, as_of).await?).await?;
-                    }
+                    (Some(table), Some(as_of)) => travel::register(lake, &session, &named, &table, as_of).await?,
                     (None, _) => missing.push(name.to_string()),
                 }
             }

@@ -1,5 +1,6 @@
 //! Time travel in SQL: `silver.orders VERSION AS OF 3`, `silver.orders TIMESTAMP AS OF '2024-05-01'`,
-//! `silver.orders@v3`.
+//! `silver.orders@v3`, and `as_of('gold.products_daily_snapshot', DATE '2024-05-01')` for the state of a day from a
+//! snapshot.
 //!
 //! The engine's SQL knows tables by name alone, so a table of an earlier version gets a name of its own, in which what
 //! was asked for stands behind an `@`. Texts, comments and quoted names are left as they are: the query is read in
@@ -8,7 +9,9 @@
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use lake::session::Session;
 use lake::{Error, ErrorKind, Lake, Result, Table, TableName};
 
 /// Which version of a table a query asks for.
@@ -18,7 +21,12 @@ pub(crate) enum AsOf {
     Version(u64),
     /// The newest at a moment.
     Moment(DateTime<Utc>),
+    /// Of a snapshot, the state of a day.
+    Day(NaiveDate),
 }
+
+/// What stands behind the `@` of a name before a day.
+const DAY: &str = "day ";
 
 /// The query with names of their own for tables of earlier versions. What is no SQL stays as it is, and so does a query
 /// that asks for none.
@@ -32,12 +40,16 @@ pub(crate) fn rewritten(sql: &str) -> Result<String> {
     let (mut out, mut is_same) = (Vec::with_capacity(tokens.len()), true);
     let mut rest = &tokens[..];
     while let Some((token, after)) = rest.split_first() {
-        match as_of(rest) {
-            Some((text, taken)) => {
+        match (call(rest)?, as_of(rest)) {
+            (Some((name, taken)), _) => {
+                out.extend(name);
+                (rest, is_same) = (&rest[taken..], false);
+            }
+            (None, Some((text, taken))) => {
                 rename(&mut out, &text)?;
                 (rest, is_same) = (&rest[taken..], false);
             }
-            None => {
+            (None, None) => {
                 if is_misplaced(token, out.last()) {
                     return Err(misplaced());
                 }
@@ -72,6 +84,48 @@ fn as_of(tokens: &[Token]) -> Option<(String, usize)> {
         _ => return None,
     };
     Some((text, last + 1))
+}
+
+/// The call `as_of('gold.x', DATE '2024-05-01')` at the beginning of these tokens: the name that stands for it, and how
+/// many tokens it has.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when its arguments are others.
+fn call(tokens: &[Token]) -> Result<Option<([Token; 3], usize)>> {
+    let said: Vec<(usize, &Token)> =
+        tokens.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Whitespace(_))).take(7).collect();
+    let [(0, Token::Word(word)), (_, Token::LParen), arguments @ ..] = said.as_slice() else { return Ok(None) };
+    if word.quote_style.is_some() || !word.value.eq_ignore_ascii_case("as_of") {
+        return Ok(None);
+    }
+    let wrong = || {
+        let error = Error::new(ErrorKind::Query, "`as_of` takes a snapshot and a day");
+        error.hint("write `as_of('gold.products_daily_snapshot', DATE '2024-05-01')`")
+    };
+    let (table, day, last) = match arguments {
+        [
+            (_, Token::SingleQuotedString(table)),
+            (_, Token::Comma),
+            (_, Token::Word(date)),
+            (_, Token::SingleQuotedString(day)),
+            (last, Token::RParen),
+        ] if date.value.eq_ignore_ascii_case("date") => (table, day, last),
+        [
+            (_, Token::SingleQuotedString(table)),
+            (_, Token::Comma),
+            (_, Token::SingleQuotedString(day)),
+            (last, Token::RParen),
+            ..,
+        ] => (table, day, last),
+        _ => return Err(wrong()),
+    };
+    let day: NaiveDate = day.parse().map_err(|_| wrong())?;
+    let (layer, name) = table.split_once('.').ok_or_else(wrong)?;
+    let quoted = |value: String| {
+        Token::Word(Word { value: value.replace('"', "\"\""), quote_style: Some('"'), keyword: Keyword::NoKeyword })
+    };
+    let name = [quoted(layer.to_owned()), Token::Period, quoted(format!("{name}@{DAY}{day}"))];
+    Ok(Some((name, last + 1)))
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -110,9 +164,11 @@ fn misplaced() -> Error {
 /// [`ErrorKind::Query`] when a time cannot be read. A time without an offset is one of `zone`.
 pub(crate) fn meant(name: &TableName, zone: Tz) -> Result<(TableName, Option<AsOf>)> {
     let Some((table, text)) = name.name.split_once('@') else { return Ok((name.clone(), None)) };
-    let as_of = match number(text) {
-        Some(version) => AsOf::Version(version),
-        None => AsOf::Moment(moment(text, zone)?),
+    let day = text.strip_prefix(DAY).and_then(|day| day.parse().ok());
+    let as_of = match (day, number(text)) {
+        (Some(day), _) => AsOf::Day(day),
+        (None, Some(version)) => AsOf::Version(version),
+        (None, None) => AsOf::Moment(moment(text, zone)?),
     };
     Ok((TableName::new(name.layer, table), Some(as_of)))
 }
@@ -130,12 +186,23 @@ fn moment(text: &str, zone: Tz) -> Result<DateTime<Utc>> {
     })
 }
 
-/// Opens a table as it was.
+/// Makes a table as it was known under the name of [`rewritten`].
 ///
 /// # Errors
-/// [`ErrorKind::Table`] when that version is not there any more, or is not there yet.
-pub(crate) async fn open(lake: &Lake, table: &Table, as_of: AsOf) -> Result<Table> {
+/// [`ErrorKind::Table`] when that version or day is not there any more, or is not there yet.
+pub(crate) async fn register(
+    lake: &Lake,
+    session: &Session,
+    named: &TableName,
+    table: &Table,
+    as_of: AsOf,
+) -> Result<()> {
     let version = match as_of {
+        AsOf::Day(day) => {
+            // In a session of its own: the query may name the snapshot itself as well.
+            let state = gold::as_of(&lake.session()?, table, day).await?;
+            return session.register_view(named, state.rows);
+        }
         AsOf::Version(version) => version,
         AsOf::Moment(at) => lake::history::version_at(table, at).await?,
     };
@@ -143,7 +210,7 @@ pub(crate) async fn open(lake: &Lake, table: &Table, as_of: AsOf) -> Result<Tabl
         let message = format!("table {} has no version {version}", table.name());
         return Err(Error::new(ErrorKind::Table, message).hint(format!("its newest is {}", table.version())));
     }
-    lake.table_at(table.name(), version).await
+    session.register_named(named, &lake.table_at(table.name(), version).await?).await
 }
 
 #[cfg(test)]
@@ -165,6 +232,11 @@ mod tests {
                 "SELECT 'O''Brien', \"a\"\"b\" FROM silver.\"a@v1\" WHERE x = 'a'' OR ''b'",
             ),
             ("SELECT version AS of FROM t", "SELECT version AS of FROM t"),
+            ("SELECT as_of, 'as_of(' FROM t as_of", "SELECT as_of, 'as_of(' FROM t as_of"),
+            (
+                "SELECT * FROM as_of('gold.p', DATE '2024-05-01') a JOIN AS_OF ( 'gold.p' , '2024-05-02' ) b USING (id)",
+                "SELECT * FROM \"gold\".\"p@day 2024-05-01\" a JOIN \"gold\".\"p@day 2024-05-02\" b USING (id)",
+            ),
             ("SELECT timestamp '2024-05-01', 'it''s'", "SELECT timestamp '2024-05-01', 'it''s'"),
         ] {
             assert_eq!(rewritten(sql).expect("a query"), expected);
@@ -177,6 +249,14 @@ mod tests {
             let error = rewritten(sql).expect_err("no table before the version");
             assert!(error.to_string().contains("must follow the name of a table"), "{error}");
         }
+        for sql in [
+            "SELECT * FROM as_of('gold.p')",
+            "SELECT * FROM as_of(gold.p, '2024-05-01')",
+            "SELECT * FROM as_of('gold.p', 'May')",
+        ] {
+            let error = rewritten(sql).expect_err("no snapshot and day");
+            assert_eq!(error.to_string(), "`as_of` takes a snapshot and a day");
+        }
     }
 
     #[test]
@@ -186,6 +266,8 @@ mod tests {
         let orders = || TableName::silver("orders");
         assert_eq!(of("orders").expect("a name"), (orders(), None));
         assert_eq!(of("orders@v3").expect("a name"), (orders(), Some(AsOf::Version(3))));
+        let day = "2024-05-01".parse().expect("a day");
+        assert_eq!(of("orders@day 2024-05-01").expect("a name"), (orders(), Some(AsOf::Day(day))));
         let at = |text: &str| AsOf::Moment(text.parse().expect("a time"));
         for (text, expected) in [
             ("2024-07-01", "2024-06-30T23:00:00Z"),

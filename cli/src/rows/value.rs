@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 ///
 /// # Errors
 /// [`lake::ErrorKind::Query`] when a value has no text, such as a date out of range.
-pub(crate) fn json(array: &dyn Array, row: usize) -> Result<Value> {
+pub(super) fn json(array: &dyn Array, row: usize) -> Result<Value> {
     if array.is_null(row) {
         return Ok(Value::Null);
     }
@@ -51,7 +51,7 @@ pub(crate) fn json(array: &dyn Array, row: usize) -> Result<Value> {
 }
 
 /// A text as a person or a CSV file has it: JSON without the quotes of texts.
-pub(crate) fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
