@@ -23,6 +23,10 @@
 //! **Two runs at once, a crash, a lost answer**: as for a model; the loser of a race looks again. **Midnight**: a run
 //! keeps the day on which its task began. When a later day has been recorded meanwhile, a `changed_only` run leaves its
 //! own day alone, because the later day was compared with it.
+//!
+//! **A day late** ([`past`]) is recorded from the source as it was at the end of the day. The next recorded day keeps its
+//! state and is told anew as a change from the late one, in the same commit, so the table is as if the day had been
+//! recorded in its time. Which days are recorded is known by [`days`]: a day without a change has no rows.
 
 mod changed;
 mod check;
