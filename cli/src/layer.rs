@@ -3,14 +3,18 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record};
+use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record, thousands};
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
 
 use crate::{Failure, Output, Printer, log_to_stderr};
+
+/// How often people are told how far a table has come.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// What a layer brings to its program.
 pub trait Layer {
@@ -32,6 +36,16 @@ pub trait Layer {
 
     /// Brings the table of a plan up to date.
     fn run(plan: &Self::Plan, place: &Place, context: &RunContext) -> impl Future<Output = Result<TaskReport>>;
+
+    /// Does with the table of a plan what a command of the layer asks for, by default what `run` does.
+    fn run_for(
+        _: &Self::Extra,
+        plan: &Self::Plan,
+        place: &Place,
+        context: &RunContext,
+    ) -> impl Future<Output = Result<TaskReport>> {
+        Self::run(plan, place, context)
+    }
 
     /// How the summary is printed after a command of the layer.
     fn output(_: &Self::Extra) -> Output {
@@ -137,7 +151,13 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
     for plan in &plans {
         let started = place.lake.clock().now();
         let context = context.for_task();
-        let answer = L::run(plan, &place, &context).await;
+        let work = async {
+            match command {
+                Command::Run { .. } => L::run(plan, &place, &context).await,
+                Command::Extra(extra) => L::run_for(extra, plan, &place, &context).await,
+            }
+        };
+        let answer = progress(&L::table(plan), work, &place, &context, printer).await;
         let elapsed = (place.lake.clock().now() - started).to_std().unwrap_or_default();
         let outcome = match answer {
             Ok(report) => TaskOutcome::done(report, 1, elapsed),
@@ -162,6 +182,25 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
         Err(error) => {
             printer.note(&error_text(&error.context("the run is done, but its events were not recorded")));
             Ok(code.max(EXIT_FAILED))
+        }
+    }
+}
+
+/// Does work that may take long, and tells people now and then how far it has come.
+async fn progress<T>(
+    table: &TableName,
+    work: impl Future<Output = T>,
+    place: &Place,
+    context: &RunContext,
+    printer: Printer,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            answer = &mut work => return answer,
+            () = place.lake.clock().sleep(PROGRESS) => {
+                printer.note(&format!("{table}: {} rows read\n", thousands(context.meter.rows())));
+            }
         }
     }
 }

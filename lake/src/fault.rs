@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// The environment variable that arms a point.
 pub const VARIABLE: &str = "LAKE_FAULT";
 
-/// Every point of a run, in the order in which a run crosses them. Those of replays are [`REPLAY_POINTS`].
+/// Every point of a run, in the order in which a run crosses them. Those of replays are [`REPLAY_POINTS`],
+/// those of rebuilds [`REBUILD_POINTS`].
 pub const POINTS: &[&str] = &[
     "table_created",
     "ledger_committed",
@@ -53,6 +54,11 @@ pub const REPLAY_POINTS: &[&str] = &[
     "quarantine_discarded",
 ];
 
+/// Points of a rebuild of a silver table, in the order in which it crosses them, beside those of the run by which the table
+/// is made aside.
+pub const REBUILD_POINTS: &[&str] =
+    &["rebuild_made", "rebuild_published", "rebuild_committed", "rebuild_refused_committed"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Kill,
@@ -73,7 +79,8 @@ struct Armed {
 /// # Errors
 /// A [`ErrorKind::Store`] error when the point is armed with `fail` or `lost`, or nobody listens to one that waits.
 pub fn cross(point: &'static str) -> Result<()> {
-    debug_assert!(POINTS.contains(&point) || REPLAY_POINTS.contains(&point), "fault point {point} is not listed");
+    let is_listed = [POINTS, REPLAY_POINTS, REBUILD_POINTS].iter().any(|points| points.contains(&point));
+    debug_assert!(is_listed, "fault point {point} is not listed");
     match due(point) {
         None => Ok(()),
         Some(Action::Kill) => kill(),

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, TimeDelta, TimeZone, Utc};
+use chrono_tz::Tz;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use serde_json::{Map, Value};
@@ -37,6 +38,23 @@ pub struct Version {
     pub rows_added: u64,
     /// Bytes of the files that came.
     pub bytes_added: u64,
+}
+
+/// Reads a moment as people write it; one without an offset is of `zone`.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when it is none.
+pub fn moment(text: &str, zone: Tz) -> Result<DateTime<Utc>> {
+    if let Ok(at) = DateTime::parse_from_rfc3339(&text.replacen(' ', "T", 1)) {
+        return Ok(at.to_utc());
+    }
+    let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"];
+    let naive = formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let naive = naive.or_else(|| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0));
+    naive.and_then(|naive| zone.from_local_datetime(&naive).earliest()).map(|at| at.to_utc()).ok_or_else(|| {
+        let error = Error::new(ErrorKind::Query, format!("`{text}` is not a time of {zone}"));
+        error.hint("write 2024-05-01, 2024-05-01 10:00:00 (in the pipeline's zone) or 2024-05-01T10:00:00Z")
+    })
 }
 
 /// The newest versions of a table up to the open one, newest first, `limit` at most. They end where the log was cleaned.

@@ -54,18 +54,61 @@ impl Lake {
         Ok((Self(Arc::new(Inner { root: own.clone(), clock: clock.clone(), engine: engine.clone(), aside })), folder))
     }
 
-    /// Copies the files of a table, as they are, into `other`.
+    /// Copies the files of a table, as they are, into `other`, where it has the name `as_name`.
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when a file cannot be read or written.
-    pub async fn copy_table(&self, name: &TableName, other: &Self) -> Result<()> {
-        let (from, to) = (self.root_of(name.layer).store(), other.root_of(name.layer).store());
-        let mut files = from.list(Some(&name.folder().into()));
+    pub async fn copy_table(&self, name: &TableName, other: &Self, as_name: &TableName) -> Result<()> {
+        let (from, to) = (self.root_of(name.layer).store(), other.root_of(as_name.layer).store());
+        let (folder, to_folder) = (name.folder(), as_name.folder());
+        let mut files = from.list(Some(&folder.as_str().into()));
+        // The log comes last: until then there is no table.
+        let mut log = Vec::new();
         while let Some(file) = files.try_next().await? {
-            let bytes = from.get(&file.location).await?.bytes().await?;
-            to.put(&file.location, bytes.into()).await?;
+            let below = file.location.as_ref().strip_prefix(&folder).unwrap_or_default().to_owned();
+            let to_path = object_store::path::Path::parse(format!("{to_folder}{below}"));
+            let to_path = to_path.map_err(|error| Error::internal("a file has no path").with_source(error))?;
+            let place = (file.location, to_path);
+            if below.starts_with("/_delta_log") {
+                log.push(place);
+                continue;
+            }
+            to.put(&place.1, from.get(&place.0).await?.bytes().await?.into()).await?;
+        }
+        log.sort();
+        for (location, place) in log.into_iter().rev() {
+            to.put(&place, from.get(&location).await?.bytes().await?.into()).await?;
         }
         Ok(())
+    }
+
+    /// Removes a table with all its files. Its log goes first: from then on there is no table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when a file cannot be removed.
+    pub async fn remove_table(&self, name: &TableName) -> Result<()> {
+        let (store, folder) = (self.root_of(name.layer).store(), name.folder());
+        for folder in [format!("{folder}/_delta_log"), folder] {
+            let files: Vec<_> = store.list(Some(&folder.as_str().into())).try_collect().await?;
+            for file in files {
+                store.delete(&file.location).await?;
+            }
+        }
+        if let Some(root) = self.root_of(name.layer).local_path() {
+            // Folders are nothing to a store; an empty one that stays is no harm.
+            drop(std::fs::remove_dir_all(root.join(name.folder())));
+        }
+        Ok(())
+    }
+
+    /// The names of the tables of one layer, without looking whether they are tables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the folder cannot be listed.
+    pub async fn folders_of(&self, layer: Layer) -> Result<Vec<TableName>> {
+        let listed = self.root_of(layer).store().list_with_delimiter(Some(&layer.folder().into())).await?;
+        let names = listed.common_prefixes.iter().filter_map(|folder| folder.filename());
+        Ok(names.map(|name| TableName::new(layer, name)).collect())
     }
 
     fn root_of(&self, layer: Layer) -> &Root {

@@ -25,13 +25,15 @@ pub enum Layer {
     Extracts,
     /// The newest truncate, by silver table.
     Truncates,
+    /// What was refused by a silver table that is being made anew, by silver table.
+    Refused,
     /// What the program keeps for itself as a whole: the event log.
     State,
 }
 
 impl Layer {
     /// Every layer, those of the user first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Bronze,
         Self::Silver,
         Self::Gold,
@@ -41,6 +43,7 @@ impl Layer {
         Self::Versions,
         Self::Extracts,
         Self::Truncates,
+        Self::Refused,
         Self::State,
     ];
 
@@ -56,6 +59,7 @@ impl Layer {
             Self::Versions => "versions",
             Self::Extracts => "extracts",
             Self::Truncates => "truncates",
+            Self::Refused => "refused",
             Self::State => "state",
         }
     }
@@ -68,6 +72,7 @@ impl Layer {
             Self::Versions => "_state/versions",
             Self::Extracts => "_state/extracts",
             Self::Truncates => "_state/truncates",
+            Self::Refused => "_state/refused",
             Self::State => "_state",
             user => user.as_str(),
         }
@@ -112,26 +117,6 @@ impl TableName {
     /// The file ledger of a bronze source.
     pub fn files(source: impl Into<String>) -> Self {
         Self::new(Layer::Files, source)
-    }
-
-    /// The tombstones of a silver table.
-    pub fn tombstones(table: impl Into<String>) -> Self {
-        Self::new(Layer::Tombstones, table)
-    }
-
-    /// The changes of a silver table that its rows do not show.
-    pub fn versions(table: impl Into<String>) -> Self {
-        Self::new(Layer::Versions, table)
-    }
-
-    /// The full extracts that a silver table was compared with.
-    pub fn extracts(table: impl Into<String>) -> Self {
-        Self::new(Layer::Extracts, table)
-    }
-
-    /// The newest truncate of a silver table.
-    pub fn truncates(table: impl Into<String>) -> Self {
-        Self::new(Layer::Truncates, table)
     }
 
     /// The event log.

@@ -58,6 +58,17 @@ pub(crate) struct DataFile {
     pub(crate) remove: Action,
 }
 
+/// A data file with the least and the greatest value of a column of whole numbers in it.
+#[derive(Debug, Clone)]
+pub struct BoundedFile {
+    /// Its path, relative to the table.
+    pub path: String,
+    /// The values; `None` when the log does not tell.
+    pub bounds: Option<(i64, i64)>,
+    /// The action that removes it.
+    pub remove: Action,
+}
+
 /// What programs must know to read and write a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protocol {
@@ -180,6 +191,21 @@ impl Table {
                 nulls.is_some() && nulls == stats["numRecords"].as_u64()
             })
         }))
+    }
+
+    /// The data files of the open version, with what their statistics say of a column of whole numbers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn files_with_bounds(&self, column: &str) -> Result<Vec<BoundedFile>> {
+        let files = self.delta.snapshot()?.log_data();
+        let each = files.iter().map(|file| {
+            let stats = file.stats().and_then(|stats| serde_json::from_str::<serde_json::Value>(&stats).ok());
+            let bounds = stats
+                .and_then(|stats| Some((stats["minValues"][column].as_i64()?, stats["maxValues"][column].as_i64()?)));
+            BoundedFile { path: file.path().into_owned(), bounds, remove: Action::Remove(file.remove_action(true)) }
+        });
+        Ok(each.collect())
     }
 
     /// The values of a partition column among the data files of the open version, as the log writes them.

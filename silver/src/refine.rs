@@ -1,8 +1,8 @@
 //! One run of a silver table, from the records that it has not seen to the commit that says so.
 //!
 //! The table's transaction `silver.orders:bronze.orders_cdc` holds the last bronze batch that was applied. A run reads
-//! the batches above it, and commits the rejected rows, the tombstones and at last the upsert, each under that same
-//! transaction in its own table: a crash between them leaves nothing that the next run would do twice.
+//! the batches above it, and commits the rejected rows under the same transaction in their own table, what is remembered
+//! beside the rows, and at last the rows: a crash between them leaves nothing that the next run would do twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,8 +34,18 @@ use crate::spec::Action;
 /// when the rows do not add up, [`ErrorKind::Spec`] and [`ErrorKind::Table`] when plan, records and table do not fit
 /// each other. Nothing is committed to the table then.
 pub async fn run(lake: &Lake, plan: &TablePlan, ctx: &RunContext) -> Result<TaskReport> {
+    run_upto(lake, plan, ctx, None).await
+}
+
+/// [`run`], with bronze up to a batch only.
+pub(crate) async fn run_upto(
+    lake: &Lake,
+    plan: &TablePlan,
+    ctx: &RunContext,
+    limit: Option<i64>,
+) -> Result<TaskReport> {
     let plan = Arc::new(plan.clone());
-    let refinement = Refinement { lake, plan: &plan, ctx };
+    let refinement = Refinement { lake, plan: &plan, ctx, limit };
     let replayed = refinement.unfinished().await?;
     let report = redoing(lake.clock(), async || refinement.once().await).await?;
     let report = match replayed {
@@ -54,6 +64,8 @@ pub(crate) struct Refinement<'a> {
     pub(crate) lake: &'a Lake,
     pub(crate) plan: &'a Arc<TablePlan>,
     pub(crate) ctx: &'a RunContext,
+    /// The last batch of bronze to apply; `None` is the last that there is.
+    pub(crate) limit: Option<i64>,
 }
 
 impl Refinement<'_> {
@@ -65,9 +77,11 @@ impl Refinement<'_> {
         let Some(upto) = bronze.txn_version(&self.plan.source).await? else {
             return self.nothing(Some(&bronze), Some(format!("{source} is empty"))).await;
         };
+        let upto = self.limit.map_or(upto, |limit| limit.min(upto));
         let table = self.lake.table(&self.plan.table).await?;
         let after = match &table {
             Some(table) => {
+                self.end_rebuild(table).await?;
                 self.check_made_alike(table)?;
                 table.txn_version(&self.app()).await?
             }
@@ -103,7 +117,7 @@ impl Refinement<'_> {
         let arrival = (bronze, range, wanted, rejects);
         let taken = self.taken(arrival, &decoder, &table, &side, &session).await?;
         let Extracted { last, tally, mut writer, counts, refused, notes, applied } = taken;
-        let arrived = Arrived { changes: last, tally: &tally, beside: None, after: range.after, again: false };
+        let arrived = Arrived { changes: last, tally: &tally, beside: None, again: false };
         let sifted = self.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
             read: landed + tally.added + counts.absent,
@@ -127,10 +141,11 @@ impl Refinement<'_> {
 
         let point = "silver_quarantine_committed";
         writer.commit(&before, range.upto, point).await?;
-        if let Some(applied) = applied {
-            applied.remember(&self.ctx.run).await?;
-        }
-        let rows = sifted.remember(|_| vec![Txn::new(&side, range.upto)], &self.ctx.run).await?;
+        let applied = match applied {
+            Some(applied) => applied.remember(&self.ctx.run).await?,
+            None => None,
+        };
+        let rows = sifted.remember(&self.ctx.run).await?.with(applied);
         let outcome = rows.commit(self, &mut table, Txn::new(self.app(), range.upto), "silver_committed").await?;
         let mut report = self.report(bronze, &decoder, outcome, figures, &tally.held);
         let joined =
@@ -207,8 +222,8 @@ impl Refinement<'_> {
         let message =
             format!("{} has applied batch {after} of {source}, which ends with batch {newest}", self.plan.table);
         Err(Error::new(ErrorKind::Table, message).hint(format!(
-            "{source} was made anew: delete the folder of {} as well and run again, to build it from what is there now",
-            self.plan.table
+            "{source} was made anew: build the table from what is there now with `silver rebuild {}`",
+            self.plan.table.name
         )))
     }
 

@@ -13,7 +13,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, ident, lit};
 use lake::accounting::Figures;
 use lake::columns::FileOrder;
-use lake::commit::Txn;
+use lake::commit::redoing;
 use lake::quarantine::{Again, Claim, Filter, Places, Quarantine, QuarantineWriter, Status};
 use lake::report::{TaskReport, TaskState};
 use lake::run::RunContext;
@@ -44,7 +44,7 @@ pub async fn reach(lake: &Lake, plan: &TablePlan) -> Result<Option<i64>> {
     let plan = &Arc::new(plan.clone());
     let ctx = &RunContext::new(lake);
     match lake.table(&plan.table).await? {
-        Some(table) => table.txn_version(&Refinement { lake, plan, ctx }.app()).await,
+        Some(table) => table.txn_version(&Refinement { lake, plan, ctx, limit: None }.app()).await,
         None => Ok(None),
     }
 }
@@ -57,7 +57,8 @@ pub async fn reach(lake: &Lake, plan: &TablePlan) -> Result<Option<i64>> {
 /// claimed, and the next run or replay goes on with them.
 pub async fn replay(lake: &Lake, plan: &TablePlan, ctx: &RunContext, ours: &[Claim]) -> Result<TaskReport> {
     let plan = Arc::new(plan.clone());
-    let refinement = Refinement { lake, plan: &plan, ctx };
+    let refinement = Refinement { lake, plan: &plan, ctx, limit: None };
+    refinement.end_rebuild_first().await?;
     let Some(quarantine) = Quarantine::open(lake, &plan.source).await? else {
         return Ok(TaskReport::up_to_date(plan.table.clone(), None));
     };
@@ -72,8 +73,11 @@ pub async fn replay(lake: &Lake, plan: &TablePlan, ctx: &RunContext, ours: &[Cla
 impl Refinement<'_> {
     /// Finishes a replay that was begun and not ended, if there is one.
     pub(crate) async fn unfinished(&self) -> Result<Option<TaskReport>> {
-        let Some(quarantine) = Quarantine::open(self.lake, &self.plan.source).await? else { return Ok(None) };
-        if !quarantine.is_replaying(&self.plan.table)? || self.lake.table(&self.plan.table).await?.is_none() {
+        let Some(mut quarantine) = Quarantine::open(self.lake, &self.plan.source).await? else { return Ok(None) };
+        if !quarantine.is_replaying(&self.plan.table)? || !self.end_rebuild_first().await? {
+            return Ok(None);
+        }
+        if quarantine.claimed(&self.plan.table).await?.is_none() {
             return Ok(None);
         }
         let mut replay = Replay { refinement: *self, quarantine, ours: BTreeSet::new(), reopened: 0 };
@@ -94,6 +98,18 @@ impl Refinement<'_> {
     }
 }
 
+impl Refinement<'_> {
+    /// What a rebuild refused takes the place of what was claimed, so it comes first. False without a table.
+    async fn end_rebuild_first(&self) -> Result<bool> {
+        redoing(self.lake.clock(), async || {
+            let Some(table) = self.lake.table(&self.plan.table).await? else { return Ok(false) };
+            self.end_rebuild(&table).await?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
 struct Replay<'a> {
     refinement: Refinement<'a>,
     quarantine: Quarantine,
@@ -105,7 +121,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     async fn run(&mut self) -> Result<TaskReport> {
-        let Refinement { lake, plan, ctx } = self.refinement;
+        let Refinement { lake, plan, ctx, .. } = self.refinement;
         let mut report = TaskReport::up_to_date(plan.table.clone(), None);
         for _ in 0..ROUNDS_MAX {
             ctx.stop.check()?;
@@ -145,7 +161,7 @@ impl Replay<'_> {
 
     /// Reads the records again and applies what passes; says what became of them, and the version of bronze.
     async fn send(&mut self, claim: &Claim, places: &Arc<Places>) -> Result<(Figures, u64)> {
-        let Refinement { lake, plan, ctx } = self.refinement;
+        let Refinement { lake, plan, ctx, .. } = self.refinement;
         if plan.snapshot.is_some() {
             let message =
                 format!("records of {} are parts of full extracts, and mean nothing without the rest", plan.table);
@@ -156,7 +172,6 @@ impl Replay<'_> {
         let session = lake.session()?;
         let decoder = Arc::new(Decoder::new(Arc::clone(plan), &bronze.schema(), FileOrder::of(&bronze)?, &session)?);
         let mut table = self.refinement.table(&decoder).await?;
-        let after = table.txn_version(&self.refinement.app()).await?.unwrap_or(i64::MIN);
         let side = self.refinement.side_app(&table)?;
 
         let writer = QuarantineWriter::new(lake, &plan.source, &ctx.run);
@@ -173,7 +188,7 @@ impl Replay<'_> {
         }
         let sequence = plan.sequence_columns();
         let (kept, superseded, beside) = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
-        let arrived = Arrived { changes: kept, tally: &tally, beside, after, again: true };
+        let arrived = Arrived { changes: kept, tally: &tally, beside, again: true };
         let sifted = self.refinement.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
             read: places.len() + tally.added + self.reopened,
@@ -194,9 +209,7 @@ impl Replay<'_> {
 
         self.quarantine.reopen(claim, &refused, writer, &ctx.run).await?;
         self.reopened += refused.len();
-        let replay = Txn::new(format!("{side}:replay"), claim.txn().version);
-        let own = |held: Option<i64>| Txn::new(&side, held.map_or(after, |held| held.max(after)));
-        let rows = sifted.remember(|held| vec![own(held), replay.clone()], &ctx.run).await?;
+        let rows = sifted.remember(&ctx.run).await?;
         rows.commit(&self.refinement, &mut table, claim.txn(), "silver_replayed").await?;
         if !claim.is_taken(&table).await? {
             let message = format!("replay {} of {} was taken over by another run", claim.number, plan.table);
@@ -218,7 +231,7 @@ impl Replay<'_> {
         places: &Arc<Places>,
         sequence: &[String],
     ) -> Result<(Staged, u64, Option<Truncate>)> {
-        let Refinement { lake, plan, ctx } = self.refinement;
+        let Refinement { lake, plan, ctx, .. } = self.refinement;
         let session = lake.session()?;
         let names: Vec<String> = claimed.schema().fields().iter().map(|field| field.name().clone()).collect();
         let marked_as = |frame: DataFrame, claimed: bool| -> Result<DataFrame> {

@@ -27,7 +27,7 @@ const LIVING: &str = "__living";
 pub(crate) struct Memory<'a> {
     pub(crate) tombstones: Tombstones<'a>,
     /// `None` where nothing truncates.
-    pub(crate) truncates: Option<Truncates>,
+    pub(crate) truncates: Option<Truncates<'a>>,
 }
 
 /// The changes that are left, at most one for each key.
@@ -53,9 +53,9 @@ impl Refinement<'_> {
         side: &'a str,
         sequence: &'a [String],
     ) -> Result<Memory<'a>> {
-        let tombstones = self.tombstones(table.schema(), side, sequence).await?;
+        let tombstones = self.tombstones(table, side, sequence).await?;
         let truncates = match self.plan.can_truncate() {
-            true => Some(Truncates::of(self.lake, &self.plan.table, side, &table.schema(), sequence).await?),
+            true => Some(Truncates::of(self.lake, table, side, sequence).await?),
             false => None,
         };
         Ok(Memory { tombstones, truncates })

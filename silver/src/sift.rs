@@ -22,8 +22,6 @@ pub(crate) struct Arrived<'a> {
     pub(crate) tally: &'a Tally,
     /// A truncate that arrived beside them and is not counted.
     pub(crate) beside: Option<Truncate>,
-    /// The last batch that the table has applied.
-    pub(crate) after: i64,
     /// Whether they come from quarantine.
     pub(crate) again: bool,
 }
@@ -42,7 +40,7 @@ pub(crate) struct Sifted<'a> {
 
 /// What is remembered of changes beside the rows.
 enum Remember<'a> {
-    Deletes(Box<Tombstones<'a>>, Covered, Option<Box<(Truncates, Truncate)>>),
+    Deletes(Box<Tombstones<'a>>, Covered, Option<Box<(Truncates<'a>, Truncate)>>),
     Changes(Box<Beside<'a>>),
 }
 
@@ -55,9 +53,9 @@ impl Refinement<'_> {
         side: &'a str,
         sequence: &'a [String],
     ) -> Result<Sifted<'a>> {
-        let Arrived { changes, tally, beside, after, again } = arrived;
+        let Arrived { changes, tally, beside, again } = arrived;
         if is_needed(self.plan) {
-            let Folded { upsert, probed, counts, beside } = self.fold(&changes, table, side, after, again).await?;
+            let Folded { upsert, probed, counts, beside } = self.fold(&changes, table, side, again).await?;
             let Counts { applied, superseded, stale } = counts;
             return Ok(Sifted {
                 figures: Figures { applied, superseded, stale, ..Figures::default() },
@@ -91,22 +89,21 @@ impl Refinement<'_> {
 }
 
 impl Sifted<'_> {
-    /// Remembers beside the table what its rows will not tell: deletes and a truncate, under `txns`, or changes. It
-    /// comes before [`commit`](Commit::commit).
-    pub(crate) async fn remember(self, txns: impl Fn(Option<i64>) -> Vec<Txn>, run: &RunId) -> Result<Commit> {
+    /// Remembers beside the table what its rows will not tell: deletes and a truncate, or changes. It comes before
+    /// [`commit`](Commit::commit).
+    pub(crate) async fn remember(self, run: &RunId) -> Result<Commit> {
+        let mut txns = Vec::new();
         match self.memory {
             Remember::Deletes(tombstones, covered, truncate) => {
-                let own = txns(tombstones.held());
-                tombstones.remember(&self.probed, covered, own, run).await?;
+                txns.extend(tombstones.remember(&self.probed, covered, run).await?);
                 if let Some(truncate) = truncate {
                     let (truncates, truncate) = *truncate;
-                    let own = txns(truncates.held());
-                    truncates.remember(&truncate, own, run).await?;
+                    txns.push(truncates.remember(&truncate, run).await?);
                 }
             }
-            Remember::Changes(beside) => beside.remember(run).await?,
+            Remember::Changes(beside) => txns.extend(beside.remember(run).await?),
         }
-        Ok(Commit { upsert: self.upsert, probed: self.probed })
+        Ok(Commit { upsert: self.upsert, probed: self.probed, txns })
     }
 }
 
@@ -114,9 +111,17 @@ impl Sifted<'_> {
 pub(crate) struct Commit {
     upsert: Upsert,
     probed: Probed,
+    /// Those that make what is remembered count.
+    txns: Vec<Txn>,
 }
 
 impl Commit {
+    /// Makes more count by the commit.
+    pub(crate) fn with(mut self, txn: Option<Txn>) -> Self {
+        self.txns.extend(txn);
+        self
+    }
+
     /// Commits the rows under `txn`.
     pub(crate) async fn commit(
         &self,
@@ -126,6 +131,7 @@ impl Commit {
         point: &'static str,
     ) -> Result<Outcome> {
         let Refinement { lake, ctx, .. } = refinement;
-        self.upsert.apply(lake, table, &self.probed, vec![txn], &ctx.run, point).await
+        let txns = [txn].into_iter().chain(self.txns.iter().cloned()).collect();
+        self.upsert.apply(lake, table, &self.probed, txns, &ctx.run, point).await
     }
 }

@@ -9,6 +9,7 @@ use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Result, Table, TableName, columns};
 
 use crate::change::Decoder;
+use crate::facts::rebuilt;
 use crate::plan::Columns;
 use crate::refine::Refinement;
 use crate::tombstones::{Owner, Tombstones};
@@ -16,7 +17,6 @@ use crate::tombstones::{Owner, Tombstones};
 /// The table property that holds keys and sequence.
 const IDENTITY: &str = "lakehouse.changes";
 /// What to do when a table cannot become what the spec asks for.
-const REBUILD: &str = "columns can be added; for any other change delete the table's folder and run `silver run`: bronze has every record";
 /// The columns at most that get file statistics, as Delta has it by default.
 const STATS_COLUMNS_MAX: usize = 32;
 
@@ -26,27 +26,30 @@ impl Refinement<'_> {
     }
 
     /// The application in the quarantine and in the tombstones. It names the table by its id: what those hold of a
-    /// table that was deleted and made anew belongs to the deleted one.
+    /// table that was deleted and made anew belongs to the deleted one. A table that was made anew in its place is named by
+    /// the rebuild.
     pub(crate) fn side_app(&self, table: &Table) -> Result<String> {
-        Ok(format!("{}:{}", self.app(), table.id()?))
+        match rebuilt(table)? {
+            Some(number) => Ok(format!("{}:@{number}", self.app())),
+            None => Ok(format!("{}:{}", self.app(), table.id()?)),
+        }
     }
 
     pub(crate) async fn tombstones<'a>(
         &'a self,
-        target: SchemaRef,
+        table: &Table,
         side: &'a str,
         sequence: &'a [String],
     ) -> Result<Tombstones<'a>> {
         let owner = Owner {
             lake: self.lake,
-            table: &self.plan.table,
             app: side,
-            target,
+            target: table.schema(),
             keys: &self.plan.keys,
             sequence,
             retention_millis: self.plan.tombstone_retention_millis,
         };
-        Tombstones::of(owner).await
+        Tombstones::of(owner, table).await
     }
 
     /// The silver table with the columns that the plan asks for.
@@ -80,7 +83,7 @@ impl Refinement<'_> {
             Evolution::Refused(problems) => {
                 let message =
                     format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+                return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
             }
         }
         if table.partition_columns()? != self.plan.partition_by {
@@ -90,7 +93,7 @@ impl Refinement<'_> {
                 table.partition_columns()?,
                 self.plan.partition_by
             );
-            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+            return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
         }
         let app = format!("{}:properties", self.plan.table);
         table.set_properties(&self.plan.properties, &app, &self.ctx.run).await?;
@@ -104,7 +107,7 @@ impl Refinement<'_> {
         let (held, wanted) = (table.property(IDENTITY)?, self.plan.identity());
         if let Some(held) = held.filter(|held| *held != wanted) {
             let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.plan.table);
-            return Err(Error::new(ErrorKind::Table, message).hint(REBUILD));
+            return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
         }
         let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
         let held = table.schema();
@@ -122,7 +125,7 @@ impl Refinement<'_> {
             Evolution::Refused(problems) => {
                 let message =
                     format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                Err(Error::new(ErrorKind::Table, message).hint(REBUILD))
+                Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()))
             }
             Evolution::Same | Evolution::Add(_) => Ok(()),
         }

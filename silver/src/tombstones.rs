@@ -1,26 +1,19 @@
 //! Deletes remembered: keys with the sequence of their delete, so that a late older change does not bring a row back.
 //!
-//! Of several tombstones of a key the newest counts. They are appended before the upsert that deletes, under a
-//! transaction of the same batch, so a crash between the two leaves tombstones of deletes that the next run applies: a
-//! change is stale only when it is older than the tombstone, and a delete is as old as its own. The application of that
-//! transaction names the silver table by its id: when the table is deleted and made anew, its tombstones start anew.
+//! Of several tombstones of a key the newest counts. They are facts ([`crate::facts`]): those of work that was not done
+//! do not count.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, Partitioning, ident, lit};
-use deltalake::kernel::Action;
-use deltalake::protocol::{DeltaOperation, SaveMode};
-use lake::commit::{Commit, Outcome, Txn, redefine};
+use datafusion::logical_expr::{Expr, ident, lit};
+use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
-use lake::table::Definition;
 use lake::upsert::{Probed, older, same_key};
-use lake::write::{discard, write_streams};
-use lake::{Lake, Result, RunId, Table, TableName, columns};
+use lake::{Lake, Layer, Result, RunId, Table, columns};
+
+use crate::facts::{Facts, Opened};
 
 const DELETED_AT: &str = "deleted_at";
 /// The column that the join adds: true for a change that is older than a tombstone.
@@ -32,8 +25,6 @@ const ASIDE: &str = "__aside_";
 pub struct Owner<'a> {
     /// The lake.
     pub lake: &'a Lake,
-    /// The silver table.
-    pub table: &'a TableName,
     /// The application of the silver table in its tombstones. What another application has left there is not its own.
     pub app: &'a str,
     /// The columns of the silver table.
@@ -49,9 +40,7 @@ pub struct Owner<'a> {
 /// The tombstones of one silver table as they stood when they were opened.
 pub struct Tombstones<'a> {
     owner: Owner<'a>,
-    table: Option<Table>,
-    /// How far the owner's work has come here.
-    held: Option<i64>,
+    opened: Opened<'a>,
 }
 
 /// Deletes that need not be remembered, since a truncate is.
@@ -64,26 +53,20 @@ pub struct Covered {
 }
 
 impl<'a> Tombstones<'a> {
-    /// Opens the tombstones of a table.
+    /// Opens the tombstones that count for the open version of the table.
     ///
     /// # Errors
     /// [`ErrorKind::Store`](lake::ErrorKind::Store) when they cannot be read.
-    pub async fn of(owner: Owner<'a>) -> Result<Self> {
-        let table = owner.lake.table(&owner.name()).await?;
-        let held = match &table {
-            Some(table) => table.txn_version(owner.app).await?,
-            None => None,
-        };
-        Ok(Self { owner, table, held })
+    pub async fn of(owner: Owner<'a>, silver: &Table) -> Result<Self> {
+        let opened = owner.facts().open(silver).await?;
+        Ok(Self { owner, opened })
     }
 
     /// The deletes that are remembered, as keys and what orders them; `None` when there is none.
     pub(crate) async fn rows(&self, session: &Session) -> Result<Option<DataFrame>> {
-        let (Some(table), Some(_)) = (&self.table, self.held) else { return Ok(None) };
-        let owner = &self.owner;
-        let rows = session.context().read_table(session.provider(table).await?)?;
-        let rows = rows.filter(ident(DELETED_AT).gt_eq(lit(owner.oldest())))?;
-        Ok(Some(rows.select(owner.columns().map(ident).collect::<Vec<_>>())?))
+        let Some(rows) = self.opened.rows(session).await? else { return Ok(None) };
+        let rows = rows.filter(self.owner.is_kept())?;
+        Ok(Some(rows.select(self.owner.columns().map(ident).collect::<Vec<_>>())?))
     }
 
     /// The changes that no remembered delete has made stale, and how many it has.
@@ -123,26 +106,17 @@ impl<'a> Tombstones<'a> {
         Staged::write_where(marked, LIVING).await
     }
 
-    /// How far the owner's work has come in the tombstones.
-    pub fn held(&self) -> Option<i64> {
-        self.held
-    }
-
-    /// Remembers the deletes among probed changes that nothing else covers. `txns` are of the owner's application and the batch of the upsert
-    /// that follows. The first tombstones of an owner take the place of all that another has left.
+    /// Remembers the deletes among probed changes that nothing else covers. Returns the transaction that the commit of
+    /// the rows must carry.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile, and as
     /// [`Table::commit`].
-    pub async fn remember(self, probed: &Probed, covered: Covered, txns: Vec<Txn>, run: &RunId) -> Result<()> {
+    pub async fn remember(self, probed: &Probed, covered: Covered, run: &RunId) -> Result<Option<Txn>> {
         if probed.figures.deleted + probed.figures.absent <= covered.rows {
-            return Ok(());
+            return Ok(None);
         }
-        let (owner, definition) = (&self.owner, self.owner.definition());
-        let mut table = match self.table {
-            Some(table) => table,
-            None => owner.lake.create_or_open(&owner.name(), &definition).await?,
-        };
+        let owner = &self.owner;
         let session = owner.lake.session()?;
         let now = lit(timestamp(owner.lake.clock().now_micros())).alias(DELETED_AT);
         let deletes = match covered.by {
@@ -150,37 +124,22 @@ impl<'a> Tombstones<'a> {
             None => probed.deletes(&session).await?,
         };
         let rows = deletes.select(owner.columns().map(ident).chain([now]).collect::<Vec<_>>())?;
-        let rows = rows.repartition(Partitioning::RoundRobinBatch(1))?;
-        let written = write_streams(&table, &definition.schema, rows.execute_stream_partitioned().await?).await?;
-        let mut actions: Vec<Action> = Vec::new();
-        if self.held.is_none() {
-            actions.extend(redefine(&table, &definition)?);
-            actions.extend(table.removes(|_| true)?);
-        }
-        actions.extend(written.files.iter().cloned().map(Action::Add));
-        let commit = Commit {
-            point: "tombstones_committed",
-            txns,
-            operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            actions,
-            blind_append: false,
-            metrics: BTreeMap::from([("numOutputRows", written.rows)]),
-            run: run.clone(),
-        };
-        match table.commit(commit).await {
-            Ok(Outcome::Committed { .. }) => Ok(()),
-            Ok(Outcome::AlreadyApplied { .. }) => {
-                discard(&table, &written.files).await;
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        let is_kept = owner.is_kept();
+        self.opened.add(rows, Some(is_kept), run).await.map(Some)
     }
 }
 
-impl Owner<'_> {
-    fn name(&self) -> TableName {
-        TableName::tombstones(&self.table.name)
+impl<'a> Owner<'a> {
+    fn facts(&self) -> Facts<'a> {
+        let fields = self.columns().filter_map(|name| self.target.field_with_name(name).ok()).cloned();
+        Facts {
+            lake: self.lake,
+            layer: Layer::Tombstones,
+            about: "deletes remembered, so that late changes stay late, of",
+            app: self.app,
+            columns: fields.chain([Field::new(DELETED_AT, columns::timestamp_type(), false)]).collect(),
+            point: "tombstones_committed",
+        }
     }
 
     /// The keys and what orders deletes.
@@ -192,18 +151,11 @@ impl Owner<'_> {
         self.sequence.iter().map(String::as_str).chain([columns::BATCH_ID])
     }
 
-    fn oldest(&self) -> ScalarValue {
+    /// True for deletes that are not forgotten yet.
+    fn is_kept(&self) -> Expr {
         let kept_micros = i64::try_from(self.retention_millis).unwrap_or(i64::MAX).saturating_mul(1_000);
-        timestamp(self.lake.clock().now_micros().saturating_sub(kept_micros))
-    }
-
-    fn definition(&self) -> Definition {
-        let fields = self.columns().filter_map(|name| self.target.field_with_name(name).ok()).cloned();
-        let deleted_at = Field::new(DELETED_AT, columns::timestamp_type(), false);
-        Definition {
-            description: Some(format!("deletes of {} remembered, so that late changes stay late", self.table)),
-            ..Definition::new(Arc::new(Schema::new(fields.chain([deleted_at]).collect::<Vec<_>>())))
-        }
+        let oldest = timestamp(self.lake.clock().now_micros().saturating_sub(kept_micros));
+        ident(DELETED_AT).gt_eq(lit(oldest))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether a table is what it promises to be: asked of its rows, and on demand of the whole of bronze.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use arrow::util::display::array_value_to_string;
 use datafusion::common::JoinType;
 use datafusion::dataframe::DataFrame;
@@ -86,17 +87,23 @@ pub async fn verify(lake: &Lake, plan: &TablePlan, rebuild: bool) -> Result<Verd
     let table = lake.existing(&plan.table).await?;
     let session = lake.session()?;
     let rows = session.context().read_table(session.provider(&table).await?)?;
-    let all = rows.clone().count().await? as u64;
-    let keys = plan.kept.row_keys(plan);
-    let mut checks = vec![unique(&rows, &keys, "no key comes twice").await?, keyed(&rows, &plan.keys).await?];
-    if let Kept::History(_) = plan.kept {
-        let current = rows.clone().filter(ident(columns::END_AT).is_null())?;
-        checks.push(unique(&current, &plan.keys, "no key has two current versions").await?);
-    }
+    let (all, mut checks) = promises(plan, rows.clone()).await?;
     if rebuild {
         checks.extend(same_as_anew(lake, plan, &table, &session, rows).await?);
     }
     Ok(Verdict { table: plan.table.clone(), version: table.version(), rows: all, checks })
+}
+
+/// What a table promises of its rows whatever bronze has, and how many rows there are.
+pub(crate) async fn promises(plan: &TablePlan, rows: DataFrame) -> Result<(u64, Vec<Check>)> {
+    let all = rows.clone().count().await? as u64;
+    let keys = plan.kept.row_keys(plan);
+    let mut checks = vec![unique(&rows, &keys, "no key comes twice").await?, keyed(&rows, &plan.keys).await?];
+    if let Kept::History(_) = plan.kept {
+        let current = rows.filter(ident(columns::END_AT).is_null())?;
+        checks.push(unique(&current, &plan.keys, "no key has two current versions").await?);
+    }
+    Ok((all, checks))
 }
 
 async fn unique(rows: &DataFrame, keys: &[String], rule: &'static str) -> Result<Check> {
@@ -131,13 +138,16 @@ async fn same_as_anew(
     let layers = Layer::ALL.into_iter().filter(|layer| !matches!(layer, Layer::Bronze | Layer::Files));
     let (aside, _folder) = lake.with_aside(layers.collect())?;
     // What was discarded there stays discarded.
-    lake.copy_table(&TableName::quarantine(&plan.source), &aside).await?;
+    let quarantine = TableName::quarantine(&plan.source);
+    lake.copy_table(&quarantine, &aside, &quarantine).await?;
     let context = RunContext::new(&aside);
     context.pins.set(&source, bronze.version());
     crate::run(&aside, plan, &context).await?;
     let anew = aside.existing(&plan.table).await?;
     let anew = session.context().read_table(session.provider(&anew).await?)?;
-    compare(table, &plan.kept.row_keys(plan), rows, anew).await
+    let schema = table.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    Ok(compare(&schema, &plan.kept.row_keys(plan), &names, rows, anew).await?.into())
 }
 
 /// The application under which a silver table has what its bronze table has.
@@ -145,11 +155,15 @@ fn app(plan: &TablePlan) -> String {
     format!("{}:{}", plan.table, TableName::bronze(&plan.source))
 }
 
-/// Three answers: rows that are missing, rows that should not be there, rows that differ.
-async fn compare(table: &Table, keys: &[String], held: DataFrame, anew: DataFrame) -> Result<Vec<Check>> {
-    let schema = table.schema();
+/// Three answers: rows that are missing, rows that should not be there, rows that differ in one of the columns `names`.
+pub(crate) async fn compare(
+    schema: &SchemaRef,
+    keys: &[String],
+    names: &[&str],
+    held: DataFrame,
+    anew: DataFrame,
+) -> Result<[Check; 3]> {
     // The batch of the last change depends on which of several equal ones came first, and so does what is told by it.
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let values = || {
         names
             .iter()
@@ -160,14 +174,14 @@ async fn compare(table: &Table, keys: &[String], held: DataFrame, anew: DataFram
     let anew = anew.select(renamed.collect::<Vec<_>>())?;
     let held = held.select(values().map(ident).collect::<Vec<_>>())?;
     let other = |name: &str| ident(format!("{SIDE}{name}"));
-    let same: Vec<Expr> = keys.iter().map(|key| same_key(&schema, key, ident(key), other(key))).collect();
+    let same: Vec<Expr> = keys.iter().map(|key| same_key(schema, key, ident(key), other(key))).collect();
     let missing = anew.clone().join_on(held.clone(), JoinType::LeftAnti, same.clone())?;
     let missing = missing.select(values().map(|name| other(name).alias(name)).collect::<Vec<_>>())?;
     let surplus = held.clone().join_on(anew.clone(), JoinType::LeftAnti, same.clone())?;
     let both = held.join_on(anew, JoinType::Inner, same)?;
     let differing = values().map(|name| differs(ident(name), other(name))).reduce(Expr::or);
     let differing = both.filter(differing.unwrap_or_else(|| lit(false)))?;
-    Ok(vec![
+    Ok([
         check("bronze makes no row that the table lacks", missing, words).await?,
         check("the table has no row that bronze does not make", surplus, words).await?,
         check("every row is as bronze makes it", differing, |batch| differences(batch, keys)).await?,

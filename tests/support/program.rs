@@ -75,8 +75,11 @@ pub(crate) fn run(program: &str, folder: &Path, args: &[&str], fault: Option<&st
     start(program, folder, args, fault).wait()
 }
 
-/// The file of a program.
+/// The file of a program; `PROGRAMS=folder` names those that were built before.
 pub(crate) fn path_of(program: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("PROGRAMS") {
+        return PathBuf::from(folder).join(format!("{program}{}", std::env::consts::EXE_SUFFIX));
+    }
     let orchestrator = PathBuf::from(env!("CARGO_BIN_EXE_orchestrator"));
     if program == "orchestrator" {
         return orchestrator;

@@ -13,8 +13,10 @@
 //! still report an error (a failed checkpoint, a lost answer).
 
 mod create;
+mod files;
 mod metadata;
 mod redefine;
+mod swap;
 mod vectors;
 
 use std::collections::{BTreeMap, HashSet};
@@ -32,8 +34,10 @@ use crate::names::RunId;
 use crate::table::Table;
 
 pub(crate) use create::create;
+pub(crate) use files::is_void;
 pub use metadata::evolve;
 pub use redefine::redefine;
+pub use swap::Swap;
 
 /// How often one commit is tried before the error is given to the caller.
 const ATTEMPTS_MAX: u32 = 30;

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
 use crate::table::{DataFile, Table};
-use crate::write::{TableWriter, Written, conform, discard};
+use crate::write::{TableWriter, Written, conform};
 
 /// The application that counts decisions.
 const DECISIONS: &str = "decisions";
@@ -82,6 +82,19 @@ impl Quarantine {
     pub async fn open(lake: &Lake, source: &str) -> Result<Option<Self>> {
         let table = lake.table(&TableName::quarantine(source)).await?;
         Ok(table.map(|table| Self { lake: lake.clone(), source: source.to_owned(), table }))
+    }
+
+    /// A quarantine of a source that is kept elsewhere.
+    pub fn elsewhere(lake: &Lake, source: &str, table: Table) -> Self {
+        Self { lake: lake.clone(), source: source.to_owned(), table }
+    }
+
+    /// How many decisions there were.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the log cannot be read.
+    pub async fn decided(&self) -> Result<i64> {
+        self.decisions().await
     }
 
     /// The tables that have records in a state, by the log alone.
@@ -222,18 +235,11 @@ impl Quarantine {
             metrics: BTreeMap::from([("numOutputRows", rows)]),
             run: run.clone(),
         };
-        match self.table.commit(commit).await {
-            Ok(Outcome::Committed { .. }) => Ok(()),
-            Ok(Outcome::AlreadyApplied { .. }) => {
-                discard(&self.table, &written.files).await;
+        match self.table.commit_files(commit, &written.files).await? {
+            Outcome::Committed { .. } => Ok(()),
+            Outcome::AlreadyApplied { .. } => {
                 let message = format!("another decision about {} came first", self.table.name());
                 Err(Error::new(ErrorKind::Conflict, message))
-            }
-            Err(error) => {
-                if error.kind() == ErrorKind::Conflict {
-                    discard(&self.table, &written.files).await;
-                }
-                Err(error)
             }
         }
     }

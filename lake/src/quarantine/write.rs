@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::compute::{filter_record_batch, not};
 use deltalake::kernel::{Action, Add};
 use deltalake::protocol::{DeltaOperation, SaveMode};
+use futures::TryStreamExt;
 
 use super::places::each;
 use super::standing::{Change, More, Quarantine, Rewritten};
 use super::{Filter, Places, REFUSED_BY, Rejected, STATUS, Status, definition, schema};
 use crate::columns::{BATCH_ID, FILE_PATH, ROW_NUMBER};
-use crate::commit::{Commit, Outcome, Redo, Txn};
+use crate::commit::{Commit, Redo, Txn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
@@ -113,6 +115,11 @@ impl Before {
         &self.discarded
     }
 
+    /// True when the application has worked here before.
+    pub fn is_known(&self) -> bool {
+        self.held.is_some()
+    }
+
     fn has_room(&self, refused_by: &str, status: Status) -> bool {
         self.refused_by.to_string() == refused_by && status != Status::Discarded
     }
@@ -153,6 +160,25 @@ impl QuarantineWriter {
     /// [`ErrorKind::Store`] when the store fails.
     pub async fn push_again(&mut self, row: Rejected, again: Again) -> Result<()> {
         self.add(row, Some(again)).await
+    }
+
+    /// Adds the open records that a table has refused elsewhere, as they are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the store fails.
+    pub async fn push_all(&mut self, elsewhere: &Quarantine, refused_by: &TableName) -> Result<()> {
+        let status = vec![Status::Open];
+        let filter = Filter { refused_by: Some(refused_by.clone()), status, ..Filter::default() };
+        let schema = schema();
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let mut rows = std::pin::pin!(elsewhere.rows(&filter, &names).await?);
+        while let Some(batch) = rows.try_next().await? {
+            let batch = filter_record_batch(&batch, &not(&self.kept.mask(&batch)?)?)?;
+            self.pushed += batch.num_rows() as u64;
+            self.written += batch.num_rows() as u64;
+            self.writer().await?.write(&batch).await?;
+        }
+        Ok(())
     }
 
     /// Records added so far.
@@ -226,6 +252,10 @@ impl QuarantineWriter {
         let rows = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         let batch = batch(&rows, &self.run, self.lake.clock().now_micros())?;
+        self.writer().await?.write(&batch).await
+    }
+
+    async fn writer(&mut self) -> Result<&mut TableWriter> {
         let (_, writer) = match self.open.take() {
             Some(open) => self.open.insert(open),
             None => {
@@ -234,7 +264,7 @@ impl QuarantineWriter {
                 self.open.insert((table, writer))
             }
         };
-        writer.write(&batch).await
+        Ok(writer)
     }
 }
 
@@ -267,10 +297,7 @@ impl Quarantine {
             run: run.clone(),
         };
         // What another run has brought in already is not wanted twice.
-        if let Outcome::AlreadyApplied { .. } = table.commit(commit).await? {
-            discard(table, &written.files).await;
-        }
-        Ok(())
+        table.commit_files(commit, &written.files).await.map(drop)
     }
 
     /// Puts the files in the place of what the same work refused before.

@@ -27,7 +27,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
-    pub(crate) async fn files(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
+    pub async fn files(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
         self.scan(table, Some(paths)).await
     }
 

@@ -8,8 +8,8 @@ use deltalake::protocol::{DeltaOperation, MergePredicate, SaveMode};
 use super::probe::Touched;
 use super::rewrite::Output;
 use super::{Probed, Upsert, Verdict, constraints, feed, fresh, mode, recommit, replace};
-use crate::commit::{Commit, Outcome, Txn};
-use crate::error::{Error, ErrorKind, Result};
+use crate::commit::{Commit, Outcome, Txn, is_void};
+use crate::error::{Error, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
 use crate::table::Table;
@@ -80,13 +80,7 @@ pub(super) async fn apply(
     let operation = operation(upsert, probed);
     let commit = Commit { point, txns, operation, actions, blind_append: false, metrics, run };
     let outcome = recommit::commit(upsert, lake, table, probed, commit).await;
-    let is_lost = match &outcome {
-        Ok(Outcome::Committed { .. }) => false,
-        Ok(Outcome::AlreadyApplied { .. }) => true,
-        // After other failures the files may yet be named by a commit.
-        Err(error) => error.kind() == ErrorKind::Conflict,
-    };
-    if is_lost {
+    if is_void(&outcome) {
         discard_paths(table, files.into_iter()).await;
     }
     outcome

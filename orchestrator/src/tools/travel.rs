@@ -6,7 +6,7 @@
 //! was asked for stands behind an `@`. Texts, comments and quoted names are left as they are: the query is read in
 //! tokens, as the engine reads it.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use chrono_tz::Tz;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -168,22 +168,9 @@ pub(crate) fn meant(name: &TableName, zone: Tz) -> Result<(TableName, Option<AsO
     let as_of = match (day, number(text)) {
         (Some(day), _) => AsOf::Day(day),
         (None, Some(version)) => AsOf::Version(version),
-        (None, None) => AsOf::Moment(moment(text, zone)?),
+        (None, None) => AsOf::Moment(lake::history::moment(text, zone)?),
     };
     Ok((TableName::new(name.layer, table), Some(as_of)))
-}
-
-fn moment(text: &str, zone: Tz) -> Result<DateTime<Utc>> {
-    if let Ok(at) = DateTime::parse_from_rfc3339(&text.replacen(' ', "T", 1)) {
-        return Ok(at.to_utc());
-    }
-    let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"];
-    let naive = formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
-    let naive = naive.or_else(|| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0));
-    naive.and_then(|naive| zone.from_local_datetime(&naive).earliest()).map(|at| at.to_utc()).ok_or_else(|| {
-        let error = Error::new(ErrorKind::Query, format!("`{text}` is not a time of {zone}"));
-        error.hint("write 2024-05-01, 2024-05-01 10:00:00 (in the pipeline's zone) or 2024-05-01T10:00:00Z")
-    })
 }
 
 /// Makes a table as it was known under the name of [`rewritten`].

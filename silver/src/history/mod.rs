@@ -17,6 +17,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, ident, lit};
+use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
 use lake::upsert::{Probed, Upsert};
@@ -60,22 +61,21 @@ pub(crate) struct Counts {
 
 impl Refinement<'_> {
     /// Folds new changes, of which only the last at each place is there, with what the table holds of their keys.
-    /// `after` is the last batch that the table has applied. With `again` the changes come from quarantine, at their
+    /// With `again` the changes come from quarantine, at their
     /// old place: all of them are remembered, since rows do not tell which of two changes of one batch was the later.
     pub(crate) async fn fold<'a>(
         &'a self,
         changes: &Staged,
         table: &Table,
         side: &'a str,
-        after: i64,
         again: bool,
     ) -> Result<Folded<'a>> {
         let (lake, plan) = (self.lake, self.plan.as_ref());
         let session = lake.session()?;
         let events = Events::new(plan, table, changes);
-        let remembered = Remembered::of(lake, plan, side, events.base()).await?;
+        let remembered = Remembered::of(lake, plan, table, side, events.base()).await?;
         let held = events.held(table, changes, &session).await?;
-        let before = remembered.events(&events, changes, after, &session).await?;
+        let before = remembered.events(&events, changes, &session).await?;
         let winners = events.winners(changes, &held, before, &session).await?;
         let timeline = match &plan.kept {
             Kept::Marked => marked::timeline(winners, &events)?,
@@ -107,14 +107,14 @@ impl Refinement<'_> {
 }
 
 impl Beside<'_> {
-    /// Remembers what rows do not tell. It is committed before the rows.
+    /// Remembers what rows do not tell. It is committed before the rows, whose commit must carry the transaction.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile.
-    pub(crate) async fn remember(self, run: &RunId) -> Result<()> {
+    pub(crate) async fn remember(self, run: &RunId) -> Result<Option<Txn>> {
         match self.hidden {
-            Some(hidden) => self.remembered.add(&hidden, run).await,
-            None => Ok(()),
+            Some(hidden) => self.remembered.add(&hidden, run).await.map(Some),
+            None => Ok(None),
         }
     }
 }

@@ -240,6 +240,14 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
 }
 
 impl TablePlan {
+    /// What to do when the table cannot become what the spec asks for.
+    pub(crate) fn rebuild_hint(&self) -> String {
+        let name = &self.table.name;
+        format!(
+            "columns can be added; for any other change make the table anew from bronze, which has every record: `silver rebuild {name}` (`--dry-run` says what would change)"
+        )
+    }
+
     /// The names of the sequence columns of the table.
     pub fn sequence_columns(&self) -> Vec<String> {
         (0..self.sequence.len() + usize::from(self.ranks_deletes())).map(columns::sequence).collect()

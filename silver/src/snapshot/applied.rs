@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
+use lake::commit::Txn;
 use lake::session::Session;
-use lake::{Result, RunId, TableName, columns};
+use lake::{Layer, Result, RunId, Table, columns};
 
 use super::extracts::{Extract, order, value};
 use crate::change::Decoder;
@@ -25,7 +26,12 @@ pub(crate) struct Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    pub(super) async fn open(refinement: &'a Refinement<'_>, decoder: &Decoder, side: &'a str) -> Result<Self> {
+    pub(super) async fn open(
+        refinement: &'a Refinement<'_>,
+        decoder: &Decoder,
+        table: &Table,
+        side: &'a str,
+    ) -> Result<Self> {
         let (lake, plan) = (refinement.lake, refinement.plan);
         let target = decoder.target();
         let parts = plan.sequence_columns();
@@ -36,19 +42,18 @@ impl<'a> Applied<'a> {
         let schema = Arc::new(Schema::new(fields.clone()));
         let facts = Facts {
             lake,
-            name: TableName::extracts(&plan.table.name),
+            layer: Layer::Extracts,
             about: "the newest full extracts of",
-            of: &plan.table,
             app: side,
             columns: fields,
             point: "extracts_committed",
         };
-        Ok(Self { opened: facts.open().await?, schema, parts: parts.len(), newest: None, lake })
+        Ok(Self { opened: facts.open(table).await?, schema, parts: parts.len(), newest: None, lake })
     }
 
-    /// The place of the newest extract up to a batch.
-    pub(super) async fn newest(&self, after: i64, session: &Session) -> Result<Option<Vec<ScalarValue>>> {
-        let Some(rows) = self.opened.upto(after, session).await? else { return Ok(None) };
+    /// The place of the newest extract.
+    pub(super) async fn newest(&self, session: &Session) -> Result<Option<Vec<ScalarValue>>> {
+        let Some(rows) = self.opened.rows(session).await? else { return Ok(None) };
         let mut newest: Option<Vec<ScalarValue>> = None;
         for batch in rows.collect().await? {
             for row in 0..batch.num_rows() {
@@ -72,10 +77,11 @@ impl<'a> Applied<'a> {
         Some(self)
     }
 
-    pub(crate) async fn remember(self, run: &RunId) -> Result<()> {
-        let Some(newest) = self.newest else { return Ok(()) };
+    /// Remembers it. The commit of the rows must carry the transaction.
+    pub(crate) async fn remember(self, run: &RunId) -> Result<Option<Txn>> {
+        let Some(newest) = self.newest else { return Ok(None) };
         let session = self.lake.session()?;
         let rows = session.context().read_batch(newest)?;
-        self.opened.add(rows, run).await
+        self.opened.add(rows, None, run).await.map(Some)
     }
 }

@@ -90,8 +90,8 @@ impl Refinement<'_> {
         let staged = Staged::write(changes.frame.clone()).await;
         let (records, Read { tally, mut writer, .. }) = self.finished(staged, changes).await?;
         let files = Files::of(self, range, &tally, &session).await?;
-        let applied = Applied::open(self, decoder, side).await?;
-        let newest = applied.newest(range.after, &session).await?;
+        let applied = Applied::open(self, decoder, table, side).await?;
+        let newest = applied.newest(&session).await?;
         let extracts = Extracts::of(self.plan, decoder, &records, &files, newest.as_ref(), &session).await?;
         let refused = extracts.refuse(bronze, decoder, &records, &session).await?;
         let mut counts = Counts {
