@@ -9,6 +9,8 @@ use datafusion::common::{Column, TableReference};
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
+use delta_kernel::engine::arrow_data::EngineDataArrowExt;
+use delta_kernel::table_changes::TableChanges;
 use deltalake::DeltaTable;
 use deltalake::delta_datafusion::DeltaCdfTableProvider;
 use lake::commit::Txn;
@@ -60,7 +62,7 @@ async fn drive(seed: u64) {
         let (figures, feed) = fold.apply(&shape, &changes);
         let session = lake.session().expect("a session");
         let (whole, rows_each) = (changes.batch(&shape), 1 + dice.below(4) as usize);
-        let pieces = (0..whole.num_rows()).step_by(rows_each);
+        let pieces = (0..whole.num_rows().max(1)).step_by(rows_each);
         let pieces: Vec<RecordBatch> =
             pieces.map(|first| whole.slice(first, rows_each.min(whole.num_rows() - first))).collect();
         let frame = session.context().read_batches(pieces).expect("changes");
@@ -82,6 +84,8 @@ async fn drive(seed: u64) {
         if shape.has_feed {
             let held = plain(feed_of(&shape, &delta).await, shape.has_vectors);
             assert_eq!(held, plain(feed.clone(), shape.has_vectors), "feed of batch {batch} of {shape:?}");
+            let other = plain(feed_by_another(&shape, &delta).await, shape.has_vectors);
+            assert_eq!(other, held, "feed by another reader, batch {batch} of {shape:?}");
         }
         if shape.has_float_keys() {
             continue; // MERGE leaves out files by bounds that NaN is not in.
@@ -160,11 +164,34 @@ async fn feed_of(shape: &Shape, delta: &DeltaTable) -> Feed {
     let context: SessionContext = deltalake::delta_datafusion::create_session().into();
     let provider = DeltaCdfTableProvider::try_new(scan).expect("a feed");
     let frame = context.read_table(Arc::new(provider)).expect("a feed");
+    rows_of_feed(shape, frame).await
+}
+
+async fn rows_of_feed(shape: &Shape, frame: DataFrame) -> Feed {
     let mut feed = Vec::new();
     for batch in batches(shape, frame, &["_change_type"]).await {
         let rows = batch.project(&(0..shape.fields.len()).collect::<Vec<_>>()).expect("columns");
         let types = texts(&batch.project(&[shape.fields.len()]).expect("a column"));
         feed.extend(types.into_iter().zip(texts(&rows)));
+    }
+    feed
+}
+
+/// The same as another reader has it.
+async fn feed_by_another(shape: &Shape, delta: &DeltaTable) -> Feed {
+    let (url, version) = (delta.table_url().clone(), delta.version().expect("a version"));
+    let engine = delta.log_store().engine(None);
+    let read = tokio::task::spawn_blocking(move || {
+        let changes = TableChanges::try_new(url, engine.as_ref(), version, Some(version)).expect("a feed");
+        let scan = changes.into_scan_builder().build().expect("a feed");
+        let batches = scan.execute(engine).expect("a feed");
+        batches.map(|batch| batch.and_then(|batch| batch.try_into_record_batch()).expect("rows")).collect::<Vec<_>>()
+    });
+    let mut feed = Vec::new();
+    for batch in read.await.expect("a feed") {
+        let context = SessionContext::new();
+        let frame = context.read_batch(batch).expect("rows");
+        feed.extend(rows_of_feed(shape, frame).await);
     }
     feed
 }
