@@ -1,7 +1,8 @@
 //! A run of silver and another writer of its table, from two processes at the same time and in both orders: the right
 //! rows, or an error of the other and the right rows all the same.
 //!
-//! The run is held right before its commit, or the other has the version open from before the run.
+//! The run is held right before its commit, or the other has the version open from before the run, or the run commits,
+//! the other comes then, and the answer to the run's commit is lost.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -55,7 +56,7 @@ enum Other {
     DeleteOurs,
     DeleteElsewhere,
     DeleteAll,
-    /// To the version before the third file.
+    /// To the version before.
     Restore,
     Vacuum,
 }
@@ -70,6 +71,14 @@ const OTHERS: [Other; 8] = [
     Other::Restore,
     Other::Vacuum,
 ];
+
+/// Who commits when.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    OtherFirst,
+    RunFirst,
+    AnswerLost,
+}
 
 impl Other {
     /// What it does to rows.
@@ -126,13 +135,18 @@ fn a_run_and_another_writer_in_both_orders() {
                 base.silver(&["run"]).expect(0);
             }
         }
-        let mut pairs: Vec<(Other, bool)> = OTHERS.map(|other| (other, true)).to_vec();
-        pairs.extend(OTHERS.map(|other| (other, false)));
-        pairs.push((Other::AppendTheNew, true));
-        let name = |pair: &(Other, bool)| format!("{mode} {pair:?}");
-        parallel::all("processes", &pairs, name, |(other, is_first)| {
+        let mut pairs = vec![(Other::AppendTheNew, Order::OtherFirst)];
+        for order in [Order::OtherFirst, Order::RunFirst, Order::AnswerLost] {
+            pairs.extend(OTHERS.map(|other| (other, order)));
+        }
+        let name = |pair: &(Other, Order)| format!("{mode} {pair:?}");
+        parallel::all("processes", &pairs, name, |(other, order)| {
             let project = base.copy();
-            if *is_first { other_first(&project, *other) } else { run_first(&project, *other) }
+            match order {
+                Order::OtherFirst => other_first(&project, *other),
+                Order::RunFirst => run_first(&project, *other),
+                Order::AnswerLost => answer_lost(&project, *other),
+            }
         });
     }
 }
@@ -140,7 +154,7 @@ fn a_run_and_another_writer_in_both_orders() {
 /// The other commits while the run waits to.
 fn other_first(project: &Project, other: Other) {
     let delta = open(project);
-    let (running, held) = start_held(project);
+    let (running, held) = start_held(project, "hold");
     other.run(project, delta).expect("the first of two");
     drop(held);
     summary_of(&running.wait().expect(0)).assert_accounted();
@@ -161,11 +175,26 @@ fn run_first(project: &Project, other: Other) {
     assert_holds(project, &rows);
 }
 
-/// A run of silver that is about to commit; it goes on when the connection is dropped.
-fn start_held(project: &Project) -> (Running, std::net::TcpStream) {
+/// The run commits, the other comes on top of that, and the run never hears that it has committed.
+fn answer_lost(project: &Project, other: Other) {
+    let (running, held) = start_held(project, "lost");
+    other.run(project, open(project)).expect("the second of two");
+    drop(held);
+    summary_of(&running.wait().expect(0)).assert_accounted();
+    let mut rows = rows_of(&FILES);
+    match other {
+        // What it undoes is the run's own work.
+        Other::Restore => rows = rows_of(&FILES[..3]),
+        _ => other.fold(&mut rows),
+    }
+    assert_holds(project, &rows);
+}
+
+/// A run of silver that waits at its commit; it goes on when the connection is dropped.
+fn start_held(project: &Project, action: &str) -> (Running, std::net::TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let fault = format!("{POINT}:hold-{port}");
+    let fault = format!("{POINT}:{action}-{port}");
     let running = program::start("silver", project.path(), &["run", "--output", "json"], Some(&fault));
     let (held, _) = listener.accept().expect("the run comes to its commit");
     (running, held)

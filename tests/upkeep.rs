@@ -96,3 +96,35 @@ fn versions_go_only_when_asked_twice() {
     project.run();
     assert_eq!(project.query("SELECT status FROM silver.orders")[0]["status"], "back");
 }
+
+#[test]
+fn vectors_that_a_version_within_the_retention_needs_stay() {
+    let columns = "columns: {id: bigint not null, status: string, ts: timestamp}";
+    let marked = format!("{columns}\n    deletion_vectors: true\n    write_mode: merge_on_read");
+    let project = Project::new(&SPEC.replace(columns, &marked));
+    let rows: String = (0..12).map(|id| format!("{id},new,2024-05-01T10:00:00Z\n")).collect();
+    project.land("1.csv", format!("id,status,ts\n{rows}").as_bytes(), None);
+    project.run();
+    // The second vector of the file takes the place of the first.
+    for (file, id) in [("2.csv", 1), ("3.csv", 2)] {
+        project.land(file, format!("id,status,ts\n{id},paid,2024-05-02T10:00:00Z\n").as_bytes(), None);
+        project.run();
+    }
+    let vectors = || {
+        let files = files_below(&project.table_folder("silver.orders"));
+        files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "bin")).collect::<Vec<_>>()
+    };
+    assert_eq!(vectors().len(), 2);
+    let paid = |version: &str| {
+        let sql =
+            format!("SELECT count(*) AS n, count(CASE status WHEN 'paid' THEN 1 END) AS p FROM silver.orders{version}");
+        let rows = project.query(&sql);
+        (rows[0]["n"].as_i64(), rows[0]["p"].as_i64())
+    };
+    vectors().iter().for_each(|file| age(file, 8));
+    assert_eq!(vacuum(&project, &["silver.orders"])["tables"], serde_json::json!({}), "it went just now");
+    assert_eq!(paid(" VERSION AS OF 2"), (Some(12), Some(1)));
+    assert_eq!(paid(""), (Some(12), Some(2)));
+    vacuum(&project, &["silver.orders", "--retain", "0s", "--force"]);
+    assert_eq!((vectors().len(), paid("")), (1, (Some(12), Some(2))));
+}

@@ -3,7 +3,8 @@
 //! `LAKE_FAULT=point:action` arms one point for the whole process: `kill` ends the process at once without any
 //! cleaning up, `fail` returns an error before the work, `lost` lets a commit succeed and then reports a failure, as
 //! a store does whose answer never arrives. `hold-PORT` waits before the work until another process, which listens on
-//! that port of this machine, ends the connection. `point:action:N` acts at the N-th crossing only (default: the first).
+//! that port of this machine, ends the connection; `lost-PORT` waits after it, and is lost then. `point:action:N` acts at
+//! the N-th crossing only (default: the first).
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -65,6 +66,7 @@ enum Action {
     Fail,
     Lost,
     Hold(u16),
+    HoldThenLose(u16),
 }
 
 struct Armed {
@@ -86,6 +88,7 @@ pub fn cross(point: &'static str) -> Result<()> {
         Some(Action::Kill) => kill(),
         Some(Action::Fail | Action::Lost) => Err(injected(point)),
         Some(Action::Hold(port)) => hold(point, port),
+        Some(Action::HoldThenLose(port)) => hold(point, port).and(Err(injected(point))),
     }
 }
 
@@ -126,7 +129,11 @@ fn parse(text: &str) -> Option<Armed> {
         "kill" => Action::Kill,
         "fail" => Action::Fail,
         "lost" => Action::Lost,
-        other => Action::Hold(other.strip_prefix("hold-")?.parse().ok()?),
+        other => match other.split_once('-')? {
+            ("hold", port) => Action::Hold(port.parse().ok()?),
+            ("lost", port) => Action::HoldThenLose(port.parse().ok()?),
+            _ => return None,
+        },
     };
     let at = parts.next().map_or(Some(1), |nth| nth.parse().ok())?;
     Some(Armed { point, action, at, crossed: AtomicUsize::new(0) })
@@ -157,6 +164,7 @@ mod tests {
         assert_eq!((fault.point.as_str(), fault.action, fault.at), ("silver_committed", Action::Lost, 3));
         assert_eq!(parse("silver_committed:kill").map(|fault| fault.at), Some(1));
         assert_eq!(parse("silver_committed:hold-4000").map(|fault| fault.action), Some(Action::Hold(4000)));
+        assert_eq!(parse("silver_committed:lost-4000").map(|fault| fault.action), Some(Action::HoldThenLose(4000)));
         assert!(parse("silver_committed:explode").is_none());
     }
 }

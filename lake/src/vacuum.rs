@@ -99,24 +99,24 @@ async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<Strin
     }
     for number in (0..=table.version()).rev() {
         let Ok(actions) = actions_of(table, number).await else { break };
-        let mut committed = None;
+        let committed = actions.iter().find_map(|action| match action {
+            Action::CommitInfo(info) => info.timestamp.and_then(DateTime::from_timestamp_millis),
+            _ => None,
+        });
+        // This version stood then. Of the vectors that it brought, those that are not live any more were removed by a
+        // version that was seen; those that it removed itself were gone by then.
+        if committed.is_some_and(|committed| committed < since) {
+            break;
+        }
         for action in actions {
             let vector = match action {
                 Action::Add(add) => add.deletion_vector,
                 Action::Remove(remove) => remove.deletion_vector,
-                Action::CommitInfo(info) => {
-                    committed = info.timestamp.and_then(DateTime::from_timestamp_millis);
-                    None
-                }
                 _ => None,
             };
             if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
                 vectors.insert(path_of(&vector.path_or_inline_dv)?.to_string());
             }
-        }
-        // This version stood then, and its own vectors are among those that were seen.
-        if committed.is_some_and(|committed| committed < since) {
-            break;
         }
     }
     Ok(vectors)
