@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use lake::accounting::Figures;
 use lake::commit::Outcome;
+use lake::events::Level;
 use lake::report::{TaskReport, TaskState};
+use lake::run::RunContext;
 use lake::{Result, Table, TableName};
+use serde_json::Value;
 
 use crate::publish::Published;
 
@@ -49,6 +52,32 @@ pub(crate) fn changed(table: &TableName, sources: &[Table], published: &Publishe
         failed_files: Vec::new(),
         notes,
     })
+}
+
+/// Groups were computed anew: `rows` is how many rows they have.
+pub(crate) fn refreshed<'a>(
+    table: &TableName,
+    sources: impl IntoIterator<Item = &'a Table>,
+    outcome: Outcome,
+    rows: u64,
+) -> TaskReport {
+    TaskReport {
+        table: table.clone(),
+        state: TaskState::Changed,
+        figures: Figures { read: rows, written: rows, ..Figures::default() },
+        version: Some(outcome.version()),
+        read: versions(sources),
+        failed_files: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// Notes in the event log how a model was refreshed, and what a person should know of it.
+pub(crate) fn record(ctx: &RunContext, table: &TableName, warning: Option<&str>, details: Value) {
+    let level = if warning.is_some() { Level::Warning } else { Level::Info };
+    let how = details["refresh"].as_str().unwrap_or("full").to_owned();
+    let message = warning.map_or(how.clone(), |warning| format!("{how}: {warning}"));
+    ctx.events.record(Some(&table.to_string()), "model_refreshed", level, message, details);
 }
 
 fn versions<'a>(sources: impl IntoIterator<Item = &'a Table>) -> BTreeMap<TableName, u64> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use cli::{Failure, Layer, Output, Place, Printer};
 use commands::{Dated, Extra};
-use gold::Plan;
+use gold::{Keys, Plan};
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problem, Problems, SpecPath};
@@ -20,6 +20,7 @@ struct Gold;
 #[schemars(extend("x-aliases" = {"unique_key": "keys"}))]
 struct Keyed {
     keys: Vec<String>,
+    stored_as_scd_type: Option<u8>,
 }
 
 impl Layer for Gold {
@@ -34,7 +35,7 @@ impl Layer for Gold {
         let silver = document.section::<Keyed>("silver", &mut document.problems());
         let keys_of = |table: &TableName| {
             let entry = silver.iter().find(|entry| entry.name == table.name)?;
-            Some(entry.raw.keys.clone())
+            Some(Keys { entity: entry.raw.keys.clone(), is_row: entry.raw.stored_as_scd_type != Some(2) })
         };
         let entries = document.section("gold", problems);
         let plans: Vec<Plan> = entries.iter().filter_map(|entry| gold::compile(entry, &keys_of, problems)).collect();

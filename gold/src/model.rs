@@ -1,7 +1,8 @@
-//! A model: the result of a query as a table, computed again in full when a source or the query has changed.
+//! A model: the result of a query as a table, refreshed when a source or the query has changed: by groups where that can
+//! be done ([`crate::refresh`]), else as a whole.
 //!
 //! A run reads each source at the version that the run has settled on, so that the tables of one run are one
-//! consistent cut. One commit then removes every file, adds the new ones and carries
+//! consistent cut. One commit then replaces the touched groups, or every file, and carries
 //!
 //! - `gold.x:silver.y` = version read, for each source;
 //! - when the recipe is new ([`Recipe`]: query, partitions, identity of the sources), `gold.x:recipe` = its next count,
@@ -37,11 +38,15 @@ use lake::spec::did_you_mean;
 use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
+use serde_json::json;
+
 use crate::answer;
 use crate::output;
 use crate::plan::ModelPlan;
 use crate::publish::{Publication, Target};
 use crate::recipe::{Held, Recipe, source_app};
+use crate::refresh::{Answer, Whole, Work};
+use crate::spec::Refresh;
 use crate::write::Rows;
 
 /// Brings the table of a model up to date.
@@ -58,16 +63,17 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
             None => return Ok(answer::waiting(&plan.table, held_table.as_ref(), name)),
         }
     }
-    let recipe =
-        Recipe { query: Some(plan.query.clone()), partition_by: plan.partition_by.clone(), ..Recipe::default() };
-    let recipe = recipe.with_sources(&sources)?;
+    let recipe = recipe(plan, &sources)?;
     let held = Held::of(held_table.as_ref())?;
     check_no_snapshot(plan, &held)?;
 
     let same = held.recipe.as_ref() == Some(&recipe);
-    let mut current = same && plan.unstable.is_empty();
+    let is_asked = plan.rebuild || !plan.unstable.is_empty();
+    let mut current = same && !is_asked;
+    let mut made_from = Vec::new();
     for source in &mut sources {
         let version_held = held.version_of(source.name(), &recipe).await?;
+        made_from.push(version_held);
         current &= version_held.is_some_and(|held| held >= version(source));
         if let Some(newer) = version_held.filter(|held| *held > version(source)) {
             *source = lake.table_at(source.name(), u64::try_from(newer).unwrap_or_default()).await?;
@@ -78,10 +84,71 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
     }
     let mut txns: Vec<Txn> =
         sources.iter().map(|source| Txn::new(source_app(&plan.table, source.name()), version(source))).collect();
-    if !same || !plan.unstable.is_empty() {
+    if !same || is_asked {
         txns.push(held.next_change(&plan.table).await?);
     }
-    Refresh { lake, plan, ctx }.compute(held_table, &sources, &recipe, txns).await
+    let whole = match (whole_at_once(plan, &held, &recipe), &held_table) {
+        (Some(whole), _) => whole,
+        (None, None) => Whole::First,
+        (None, Some(table)) => {
+            let made_from = made_from.into_iter().map(Option::unwrap_or_default);
+            let sources = sources.iter().cloned().zip(made_from).collect();
+            let (held, txns) = (table.clone(), txns.clone());
+            let work = Work { lake: lake.clone(), plan: plan.clone(), ctx: ctx.clone(), held, sources, txns };
+            match work.refresh().await? {
+                Answer::Done(report) => return Ok(*report),
+                Answer::Whole(whole) => whole,
+            }
+        }
+    };
+    check_allowed(plan, &whole)?;
+    Computing { lake, plan, ctx }.compute(held_table, &sources, &recipe, txns, whole).await
+}
+
+/// How a model is made.
+///
+/// # Errors
+/// [`ErrorKind::Table`] when a source is not loaded.
+pub(crate) fn recipe(plan: &ModelPlan, sources: &[Table]) -> Result<Recipe> {
+    let recipe = Recipe {
+        query: Some(plan.query.clone()),
+        session: Some(lake::session::DIALECT.to_owned()),
+        partition_by: plan.partition_by.clone(),
+        ..Recipe::default()
+    };
+    recipe.with_sources(sources)
+}
+
+/// Why a refresh by groups is not even tried.
+fn whole_at_once(plan: &ModelPlan, held: &Held<'_>, recipe: &Recipe) -> Option<Whole> {
+    if plan.rebuild {
+        return Some(Whole::Reset("that was asked for".to_owned()));
+    }
+    let Some(before) = &held.recipe else { return Some(Whole::First) };
+    if let Some(changed) = before.changed_to(recipe) {
+        return Some(Whole::Reset(changed));
+    }
+    match plan.refresh {
+        Refresh::Full => Some(Whole::Always("`refresh: full`".to_owned())),
+        Refresh::Auto | Refresh::Incremental if plan.unstable.is_empty() => None,
+        Refresh::Auto | Refresh::Incremental => Some(Whole::Always("its query differs from run to run".to_owned())),
+    }
+}
+
+/// Whether all rows may be replaced.
+fn check_allowed(plan: &ModelPlan, whole: &Whole) -> Result<()> {
+    match whole {
+        Whole::Reset(why) if !plan.reset_allowed => {
+            let message = format!("{} would be computed anew as a whole, because {why}", plan.table);
+            let hint = "`reset_allowed: false` forbids it: take that away for one run, or put back what has changed";
+            Err(Error::new(ErrorKind::Table, message).hint(hint))
+        }
+        Whole::Always(why) if plan.refresh == Refresh::Incremental => {
+            let message = format!("{} cannot be refreshed incrementally: {why}", plan.table);
+            Err(Error::spec(message).hint("change the query, or say `refresh: auto`"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The days of a snapshot cannot be computed again.
@@ -95,19 +162,20 @@ fn check_no_snapshot(plan: &ModelPlan, held: &Held<'_>) -> Result<()> {
 }
 
 /// A model that is not up to date.
-struct Refresh<'a> {
+struct Computing<'a> {
     lake: &'a Lake,
     plan: &'a ModelPlan,
     ctx: &'a RunContext,
 }
 
-impl Refresh<'_> {
+impl Computing<'_> {
     async fn compute(
         &self,
         held: Option<Table>,
         sources: &[Table],
         recipe: &Recipe,
         txns: Vec<Txn>,
+        whole: Whole,
     ) -> Result<TaskReport> {
         let plan = self.plan;
         let session = self.lake.session()?;
@@ -128,6 +196,14 @@ impl Refresh<'_> {
             let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             report.notes.push(format!("computed in every run, because its query asks for {functions}"));
         }
+        let (why, warning) = match &whole {
+            Whole::First => ("there was no table", None),
+            Whole::Always(why) => (why.as_str(), None),
+            Whole::Cheaper(why) | Whole::Reset(why) => (why.as_str(), Some(why.as_str())),
+        };
+        report.notes.extend(warning.map(|why| format!("computed as a whole, because {why}")));
+        let details = json!({"refresh": "full", "because": why, "rows": published.rows});
+        answer::record(self.ctx, &plan.table, warning, details);
         Ok(report)
     }
 }

@@ -37,9 +37,13 @@ mod tests {
             table: TableName::gold(name),
             query: String::new(),
             sources: sources.iter().filter_map(|source| TableName::parse(source)).collect(),
+            source_keys: std::collections::BTreeMap::new(),
             unstable: BTreeSet::new(),
             refresh: Refresh::Auto,
             partition_by: Vec::new(),
+            keys: Vec::new(),
+            reset_allowed: true,
+            rebuild: false,
         })
     }
 

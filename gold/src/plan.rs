@@ -27,12 +27,27 @@ pub struct ModelPlan {
     pub query: String,
     /// The tables that the query names.
     pub sources: BTreeSet<TableName>,
+    /// The columns that identify a row of a source, where they are known.
+    pub source_keys: BTreeMap<TableName, Vec<String>>,
     /// Functions of the query whose answer differs from run to run: its result is never up to date.
     pub unstable: BTreeSet<String>,
     /// How it follows its sources.
     pub refresh: Refresh,
     /// The partition columns.
     pub partition_by: Vec<String>,
+    /// The columns that identify a row, where the user names them.
+    pub keys: Vec<String>,
+    /// Whether all rows may be replaced where a refresh of groups will not do.
+    pub reset_allowed: bool,
+    /// Whether it is asked to be computed as a whole, whether something has changed or not.
+    pub rebuild: bool,
+}
+
+impl ModelPlan {
+    /// The options that name columns of the result.
+    pub(crate) fn named_columns(&self) -> [(&'static str, &[String]); 2] {
+        [("partition_by", &self.partition_by), ("keys", &self.keys)]
+    }
 }
 
 /// A table that keeps the state of another one for each day.
@@ -75,6 +90,14 @@ impl Plan {
         }
     }
 
+    /// The plan of a model.
+    pub fn model(&self) -> Option<&ModelPlan> {
+        match self {
+            Self::Model(plan) => Some(plan),
+            Self::Snapshot(_) => None,
+        }
+    }
+
     /// The key of the spec that names what it reads.
     pub fn source_key(&self) -> &'static str {
         match self {
@@ -84,17 +107,26 @@ impl Plan {
     }
 }
 
+/// The columns that tell apart what a silver table holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// Its keys.
+    pub entity: Vec<String>,
+    /// Whether it has one row of each.
+    pub is_row: bool,
+}
+
 /// Checks one entry of the spec. `keys_of` tells the keys of a silver table; `None` for a table that the spec does not
 /// have or that has problems of its own.
 pub fn compile(
     entry: &Entry<Table>,
-    keys_of: &dyn Fn(&TableName) -> Option<Vec<String>>,
+    keys_of: &dyn Fn(&TableName) -> Option<Keys>,
     problems: &mut Problems,
 ) -> Option<Plan> {
     let before = problems.len();
     let mut compiler = Compiler { entry, problems };
     let plan = match (&entry.raw.query, &entry.raw.snapshot_of) {
-        (Some(query), None) => compiler.model(query).map(Plan::Model),
+        (Some(query), None) => compiler.model(query, keys_of).map(Plan::Model),
         (None, Some(source)) => compiler.snapshot(source, keys_of).map(Plan::Snapshot),
         (Some(_), Some(_)) => {
             compiler.add(
@@ -119,18 +151,18 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn model(&mut self, query: &str) -> Option<ModelPlan> {
+    fn model(&mut self, query: &str, keys_of: &dyn Fn(&TableName) -> Option<Keys>) -> Option<ModelPlan> {
         let raw = &self.entry.raw;
         let given = [
             ("strategy", raw.strategy.is_some()),
             ("columns", !raw.columns.is_empty()),
             ("compare_columns", !raw.compare_columns.is_empty()),
-            ("keys", !raw.keys.is_empty()),
             ("hard_deletes", raw.hard_deletes.is_some()),
             ("retention", raw.retention.is_some()),
         ];
         self.foreign(&given, "a snapshot (`snapshot_of`), and this is a model (`query`)");
         self.once("partition_by", &raw.partition_by);
+        self.once("keys", &raw.keys);
         let found = match sources(query) {
             Ok(found) => found,
             Err(wrong) => {
@@ -140,20 +172,25 @@ impl Compiler<'_> {
                 return None;
             }
         };
+        let keys = |source: &TableName| Some((source.clone(), keys_of(source).filter(|keys| keys.is_row)?.entity));
         Some(ModelPlan {
             table: TableName::gold(&self.entry.name),
             query: query.trim().to_owned(),
+            source_keys: found.tables.iter().filter_map(keys).collect(),
             sources: found.tables,
             unstable: found.unstable,
             refresh: raw.refresh.unwrap_or_default(),
             partition_by: raw.partition_by.clone(),
+            keys: raw.keys.clone(),
+            reset_allowed: raw.reset_allowed.unwrap_or(true),
+            rebuild: false,
         })
     }
 
-    fn snapshot(&mut self, source: &str, keys_of: &dyn Fn(&TableName) -> Option<Vec<String>>) -> Option<SnapshotPlan> {
+    fn snapshot(&mut self, source: &str, keys_of: &dyn Fn(&TableName) -> Option<Keys>) -> Option<SnapshotPlan> {
         let raw = &self.entry.raw;
         self.foreign(
-            &[("refresh", raw.refresh.is_some())],
+            &[("refresh", raw.refresh.is_some()), ("reset_allowed", raw.reset_allowed.is_some())],
             "a model (`query`), and this is a snapshot (`snapshot_of`)",
         );
         if !raw.partition_by.is_empty() {
@@ -199,7 +236,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn keys(&mut self, source: &TableName, keys_of: &dyn Fn(&TableName) -> Option<Vec<String>>) -> Vec<String> {
+    fn keys(&mut self, source: &TableName, keys_of: &dyn Fn(&TableName) -> Option<Keys>) -> Vec<String> {
         let raw = &self.entry.raw;
         self.once("keys", &raw.keys);
         if source.layer != Layer::Silver {
@@ -209,7 +246,7 @@ impl Compiler<'_> {
             }
             return raw.keys.clone();
         }
-        match keys_of(source) {
+        match keys_of(source).map(|keys| keys.entity) {
             Some(keys) if raw.keys.is_empty() || raw.keys == keys => keys,
             Some(keys) => {
                 let message = format!("{source} has the keys `{}`", keys.join("`, `"));

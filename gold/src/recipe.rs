@@ -28,6 +28,9 @@ pub(crate) struct Recipe {
     /// The query of a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) query: Option<String>,
+    /// How the session of a model computes: what is kept of an older one may be other values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<String>,
     /// The partition columns of a model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) partition_by: Vec<String>,
@@ -89,6 +92,24 @@ impl Recipe {
     fn same_source(&self, other: &Self, source: &TableName) -> bool {
         let id = |recipe: &Self| recipe.sources.get(&source.to_string()).cloned();
         id(self).is_some_and(|ours| id(other) == Some(ours))
+    }
+
+    /// What makes another recipe of this one, in words; `None` when they are the same.
+    pub(crate) fn changed_to(&self, other: &Self) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        if self.query != other.query {
+            return Some("its query has changed".to_owned());
+        }
+        if self.session != other.session {
+            return Some("queries are computed otherwise by now".to_owned());
+        }
+        let moved = other.sources.iter().find(|(name, id)| self.sources.get(*name) != Some(*id));
+        Some(match moved {
+            Some((name, _)) => format!("{name} is another table than before"),
+            None => "its options have changed".to_owned(),
+        })
     }
 
     /// The property that keeps the recipe.

@@ -9,13 +9,16 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = ["expectations", "zorder_by", "reset_allowed", "properties", "description"]
+    "x-not-yet" = ["expectations", "zorder_by", "properties", "description"]
 ))]
 pub struct Table {
     /// A model: the SQL query whose result is the table. It names tables as `layer.table`.
     pub query: Option<String>,
     /// A model: how it follows its sources.
     pub refresh: Option<Refresh>,
+    /// A model: whether all of its rows may be replaced where a refresh of groups will not do, because the query or a
+    /// source has changed; `false` has such a run fail. Default: true.
+    pub reset_allowed: Option<bool>,
     /// A model: columns of the result whose values become folders of the table.
     pub partition_by: Vec<String>,
     /// A snapshot: the table whose state is kept for each day, `layer.table`.
@@ -26,7 +29,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// A `changed_only` snapshot: the columns that make a row differ. Default: all kept columns.
     pub compare_columns: Vec<String>,
-    /// A `changed_only` snapshot: the columns that identify a row. A silver table brings its own.
+    /// The columns that identify a row. A silver table brings its own to a `changed_only` snapshot; of most models they
+    /// follow from the query.
     pub keys: Vec<String>,
     /// A `changed_only` snapshot: what becomes of a row that is gone from the table.
     pub hard_deletes: Option<HardDeletes>,
@@ -37,11 +41,12 @@ pub struct Table {
 /// How a model follows its sources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(extend("x-not-yet" = ["incremental"]))]
 pub enum Refresh {
-    /// The program chooses. It computes every model in full at present.
+    /// By groups where the query allows it and that costs less, else as a whole.
     #[default]
     Auto,
+    /// By groups; a query that does not allow it is refused.
+    Incremental,
     /// The whole result is computed again when a source or the query changed.
     Full,
 }

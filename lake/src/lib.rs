@@ -2,11 +2,12 @@
 //!
 //! Reading order: [`error`], [`names`], [`clock`] and [`location`] are the words of the house; [`lakehouse`] opens
 //! and makes a [`table`]; [`write`](mod@write) puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
-//! [`upsert`] applies changes by key; [`session`] reads; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
+//! [`upsert`] applies changes by key; [`session`] reads, [`changes`] tells what is new; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
 //! promise that every row is accounted for. [`run`] and [`report`] carry what a task is told and what it answers.
 
 pub mod accounting;
 pub mod cast;
+pub mod changes;
 pub mod clock;
 pub mod columns;
 pub mod commit;
@@ -23,6 +24,7 @@ pub mod run;
 pub mod scan;
 pub mod schema;
 pub mod session;
+pub mod skip;
 pub mod spec;
 pub mod stage;
 pub mod table;

@@ -7,24 +7,29 @@
 mod scan;
 mod sum;
 mod time;
+mod wrong;
 
 use std::sync::Arc;
 
 use datafusion::catalog::{MemorySchemaProvider, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::dataframe::DataFrame;
-use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use deltalake::delta_datafusion::DeltaSessionConfig;
 use deltalake::delta_datafusion::planner::DeltaPlanner;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::names::{Layer, TableName};
 use crate::table::Table;
+use wrong::query_error;
+
+/// What the answers of queries depend on beside their text and tables: with another one they may be other values.
+pub const DIALECT: &str = "datafusion 55, 1";
 
 /// What work on a lake may use of the machine.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +61,8 @@ impl Session {
         config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", false);
         // Money times `1.23` stays exact.
         config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
+        // What is wrong with a query is told with its line.
+        config = config.set_bool("datafusion.sql_parser.collect_spans", true);
         if let Some(threads) = engine.threads {
             config = config.with_target_partitions(threads);
         }
@@ -79,7 +86,7 @@ impl Session {
     /// A session without tables, to check expressions before there is a lake.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] when the settings are refused.
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) when the settings are refused.
     pub fn detached() -> Result<Self> {
         Self::new(&Engine::default())
     }
@@ -99,7 +106,7 @@ impl Session {
     /// Makes a table of the lake known as `layer.name`, at the version that is open.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`] when the scan cannot be planned.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
     pub async fn register(&self, table: &Table) -> Result<()> {
         self.register_named(table.name(), table).await
     }
@@ -126,16 +133,34 @@ impl Session {
     /// Makes a table known under a name of the caller's.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`] when the name is taken.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the name is taken.
     pub fn register_as(&self, name: &str, provider: Arc<dyn TableProvider>) -> Result<()> {
         self.ctx.register_table(TableReference::bare(name), provider)?;
         Ok(())
     }
 
+    /// Makes a table of the lake known that is not read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the name is taken.
+    pub fn register_layout(&self, name: &TableName, provider: Arc<dyn TableProvider>) -> Result<()> {
+        self.ctx.register_table(reference(name), provider)?;
+        Ok(())
+    }
+
+    /// A plan with the types that its expressions take when it is computed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when types do not fit each other.
+    pub fn typed(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let state = self.ctx.state();
+        state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(query_error)
+    }
+
     /// Plans a query. Only queries are accepted: nothing can be made, changed or set.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`] when the text is not a query or names what is not there.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the text is not a query or names what is not there.
     pub async fn sql(&self, query: &str) -> Result<DataFrame> {
         let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let plan = self.ctx.state().create_logical_plan(query).await;
@@ -159,12 +184,4 @@ impl std::fmt::Debug for Session {
 /// The SQL name of a table of the lake.
 pub fn reference(name: &TableName) -> TableReference {
     TableReference::partial(name.layer.as_str(), name.name.clone())
-}
-
-/// Whatever stands in the way of a plan is a fault of the query.
-fn query_error(error: DataFusionError) -> Error {
-    match Error::from(error) {
-        error if error.kind() == ErrorKind::Query => error,
-        error => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
-    }
 }

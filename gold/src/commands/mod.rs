@@ -1,12 +1,13 @@
 //! The commands of the `gold` program beside `run`.
 
 mod days;
+mod models;
 
 use chrono::NaiveDate;
 use clap::Subcommand;
 use cli::rows::RowOutput;
 use cli::{Failure, Output, Place, Printer};
-use gold::Plan;
+use gold::{ModelPlan, Plan};
 
 /// What the program does beside `run`.
 #[derive(Debug, Subcommand)]
@@ -44,6 +45,31 @@ pub(crate) enum Extra {
         #[arg(long, value_enum, default_value = "table")]
         output: Output,
     },
+    /// Tell how models follow their sources: by which groups, or why as a whole
+    Explain {
+        /// The models, with or without `gold.`; none is every model of the spec
+        models: Vec<String>,
+        /// How the answers are printed
+        #[arg(long, value_enum, default_value = "table")]
+        output: Output,
+    },
+    /// Compare models with the full results of their queries, row by row; a difference ends with 1
+    Verify {
+        /// The models, with or without `gold.`; none is every model of the spec
+        models: Vec<String>,
+        /// How the answers are printed
+        #[arg(long, value_enum, default_value = "table")]
+        output: Output,
+    },
+    /// Compute models as a whole, whether something has changed or not
+    Rebuild {
+        /// The models, with or without `gold.`
+        #[arg(required = true)]
+        models: Vec<String>,
+        /// How the summary is printed
+        #[arg(long, value_enum, default_value = "table")]
+        output: Output,
+    },
 }
 
 /// A table to be brought up to date, of a snapshot perhaps for another day than today.
@@ -56,7 +82,11 @@ impl Extra {
     /// How the summary is printed when tables are brought up to date.
     pub(crate) fn output(&self) -> Output {
         match self {
-            Self::Snapshot { output, .. } | Self::Check { output, .. } => *output,
+            Self::Snapshot { output, .. }
+            | Self::Check { output, .. }
+            | Self::Explain { output, .. }
+            | Self::Verify { output, .. }
+            | Self::Rebuild { output, .. } => *output,
             Self::AsOf { .. } => Output::Table,
         }
     }
@@ -78,6 +108,20 @@ impl Extra {
             Self::Check { tables, output } => {
                 days::check(place, &days::snapshots(plans, tables)?, *output, printer).await?;
                 Ok(Vec::new())
+            }
+            Self::Explain { models, output } => {
+                models::explain(&models::models(plans, models)?, place, *output, printer).await?;
+                Ok(Vec::new())
+            }
+            Self::Verify { models, output } => {
+                let chosen = models::models(plans, models)?;
+                models::verify(&chosen, models.is_empty(), place, *output, printer).await?;
+                Ok(Vec::new())
+            }
+            Self::Rebuild { models, .. } => {
+                let chosen = models::models(plans, models)?.into_iter();
+                let anew = |plan| Dated { plan: Plan::Model(ModelPlan { rebuild: true, ..plan }), day: None };
+                Ok(chosen.map(anew).collect())
             }
         }
     }

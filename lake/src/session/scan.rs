@@ -3,6 +3,7 @@
 //! The library scans a set of files with a deletion vector among them in one partition, without filters that skip rows.
 //! So files without vectors are scanned as ever, and those with vectors in as many scans as there are threads.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -20,7 +21,18 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
     pub async fn provider(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
-        if table.has_deletion_vectors()? { self.apart(table).await } else { self.scan(table, None).await }
+        if table.has_deletion_vectors()? { self.apart(table, None).await } else { self.scan(table, None).await }
+    }
+
+    /// The same of some data files of the table alone, by their paths.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the scan cannot be planned.
+    pub async fn part(&self, table: &Table, paths: Vec<String>) -> Result<Arc<dyn TableProvider>> {
+        match table.has_deletion_vectors()? {
+            true => self.apart(table, Some(paths.into_iter().collect())).await,
+            false => self.scan(table, Some(paths)).await,
+        }
     }
 
     /// A scan of some data files of a table alone, by their paths in the log.
@@ -32,10 +44,11 @@ impl Session {
     }
 
     /// The files without deleted rows in one scan, the others dealt out over several.
-    async fn apart(&self, table: &Table) -> Result<Arc<dyn TableProvider>> {
+    async fn apart(&self, table: &Table, only: Option<HashSet<String>>) -> Result<Arc<dyn TableProvider>> {
         let log = table.delta().snapshot()?.log_data();
+        let wanted = |file: &LogicalFileView| only.as_ref().is_none_or(|only| only.contains(file.path().as_ref()));
         let (marked, whole): (Vec<LogicalFileView>, Vec<LogicalFileView>) =
-            log.iter().partition(|file| file.deletion_vector_descriptor().is_some());
+            log.iter().filter(wanted).partition(|file| file.deletion_vector_descriptor().is_some());
         let mut scans = vec![paths(whole)];
         scans.extend(dealt(marked, self.ctx.state().config().target_partitions()).into_iter().map(paths));
         let mut all: Option<DataFrame> = None;
@@ -48,7 +61,7 @@ impl Session {
         }
         match all {
             Some(all) => Ok(Arc::new(ViewTable::new(all.into_unoptimized_plan(), None))),
-            None => self.scan(table, None).await,
+            None => self.scan(table, only.map(|_| Vec::new())).await,
         }
     }
 

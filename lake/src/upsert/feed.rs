@@ -16,7 +16,8 @@ use crate::table::Table;
 use crate::write::TableWriter;
 
 const FOLDER: &str = "_change_data";
-const CHANGE_TYPE: &str = "_change_type";
+/// The column of the feed that says what became of a row.
+pub(crate) const CHANGE_TYPE: &str = "_change_type";
 /// The property of a table that asks for a feed.
 const ENABLED: &str = "delta.enableChangeDataFeed";
 

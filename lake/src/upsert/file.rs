@@ -34,7 +34,7 @@ const COLUMN_MAPPING: &str = "delta.columnMapping.mode";
 
 /// What the data files of a table have in common.
 #[derive(Debug, Clone)]
-pub(super) struct Files {
+pub(crate) struct Files {
     store: Arc<dyn ObjectStore>,
     name: TableName,
     schema: SchemaRef,
@@ -43,7 +43,7 @@ pub(super) struct Files {
 
 /// A data file that is open for reading.
 #[derive(Debug)]
-pub(super) struct OpenFile {
+pub(crate) struct OpenFile {
     source: Source,
     metadata: ArrowReaderMetadata,
     partition: HashMap<String, Option<String>>,
@@ -53,7 +53,7 @@ pub(super) struct OpenFile {
 impl Files {
     /// # Errors
     /// [`ErrorKind::Table`] when the columns have other names in files than in the table.
-    pub(super) fn of(table: &Table) -> Result<Self> {
+    pub(crate) fn of(table: &Table) -> Result<Self> {
         if table.property(COLUMN_MAPPING)?.is_some_and(|mode| mode != "none") {
             let message = format!("{} has columns that are mapped to other names in its files", table.name());
             return Err(Error::new(ErrorKind::Table, message).hint("such a table can be read, not changed"));
@@ -66,18 +66,34 @@ impl Files {
         })
     }
 
-    pub(super) fn store(&self) -> &dyn ObjectStore {
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
         self.store.as_ref()
+    }
+
+    /// The same files with one more column, which the table does not have.
+    pub(crate) fn with_column(self, field: Field) -> Self {
+        let fields = self.schema.fields().iter().map(|field| field.as_ref().clone()).chain([field]);
+        Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), ..self }
     }
 
     pub(super) async fn open(&self, file: &LogicalFileView) -> Result<OpenFile> {
         let size = u64::try_from(file.size()).unwrap_or(0);
-        let mut source = Source { store: Arc::clone(&self.store), path: file.object_store_path(), size };
+        self.open_at(file.object_store_path(), size, file.partition_values_map()).await
+    }
+
+    /// Opens a file by its place, also one that the open version does not name.
+    pub(crate) async fn open_at(
+        &self,
+        path: Path,
+        size: u64,
+        partition: HashMap<String, Option<String>>,
+    ) -> Result<OpenFile> {
+        let mut source = Source { store: Arc::clone(&self.store), path, size };
         // The types are those of Parquet, whatever the writer called them in Arrow.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load_async(&mut source, options).await;
-        let metadata = metadata.context(|| format!("opening `{}` of {}", file.path(), self.name))?;
-        Ok(OpenFile { source, metadata, partition: file.partition_values_map(), files: self.clone() })
+        let metadata = metadata.context(|| format!("opening `{}` of {}", source.path, self.name))?;
+        Ok(OpenFile { source, metadata, partition, files: self.clone() })
     }
 
     /// The rows that the log says are deleted.
@@ -92,7 +108,7 @@ impl Files {
 }
 
 impl OpenFile {
-    pub(super) fn metadata(&self) -> &ParquetMetaData {
+    pub(crate) fn metadata(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
 
@@ -114,7 +130,7 @@ impl OpenFile {
     }
 
     /// The rows of some row groups, of those the selected ones, with some columns of the table in its types.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         columns: &[String],
         groups: Vec<usize>,

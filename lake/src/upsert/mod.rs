@@ -13,14 +13,14 @@
 mod apply;
 mod compare;
 mod constraints;
-mod feed;
-mod file;
+pub(crate) mod feed;
+pub(crate) mod file;
 mod fresh;
 mod index;
 mod mode;
 mod part;
 mod probe;
-mod prune;
+pub(crate) mod prune;
 mod recommit;
 mod replace;
 mod rewrite;

@@ -24,7 +24,7 @@ const LOG_MOMENT_MICROS: i64 = 1_000;
 
 /// The values of the changes, each key column by itself.
 #[derive(Debug)]
-pub(super) struct Pruning {
+pub(crate) struct Pruning {
     columns: Vec<Values>,
 }
 
@@ -36,6 +36,8 @@ struct Values {
     is_partition: bool,
     converter: RowConverter,
     sorted: Rows,
+    /// Where the values are the least ones of ranges that lie apart: the greatest ones.
+    ends: Option<Rows>,
     has_null: bool,
 }
 
@@ -48,7 +50,7 @@ struct Bounds {
 }
 
 impl Pruning {
-    pub(super) fn new(names: &[String], keys: &[ArrayRef], partition_by: &[String]) -> Result<Self> {
+    pub(crate) fn new(names: &[String], keys: &[ArrayRef], partition_by: &[String]) -> Result<Self> {
         let mut columns = Vec::new();
         for (name, key) in names.iter().zip(keys) {
             let is_partition = partition_by.contains(name);
@@ -64,6 +66,7 @@ impl Pruning {
                 kind: key.data_type().clone(),
                 is_partition,
                 sorted: converter.convert_columns(&[values])?,
+                ends: None,
                 converter,
                 has_null: key.null_count() > 0,
             });
@@ -71,8 +74,21 @@ impl Pruning {
         Ok(Self { columns })
     }
 
+    /// The same for values of one column between ends: ranges in ascending order that lie apart, and null or not.
+    pub(crate) fn ranges(name: &str, ends: [ArrayRef; 2], has_null: bool, is_partition: bool) -> Result<Self> {
+        let [from, to] = ends;
+        let kind = from.data_type().clone();
+        if !has_order(&kind) {
+            return Ok(Self { columns: Vec::new() });
+        }
+        let converter = RowConverter::new(vec![SortField::new(kind.clone())])?;
+        let (sorted, ends) = (converter.convert_columns(&[from])?, Some(converter.convert_columns(&[to])?));
+        let values = Values { name: name.to_owned(), kind, is_partition, converter, sorted, ends, has_null };
+        Ok(Self { columns: vec![values] })
+    }
+
     /// For each file of the log, whether it may hold the key of a change.
-    pub(super) fn files(&self, log: &LogDataHandler<'_>) -> Result<Vec<bool>> {
+    pub(crate) fn files(&self, log: &LogDataHandler<'_>) -> Result<Vec<bool>> {
         let mut may = vec![true; log.num_files()];
         let rows = log.row_counts().map(|rows| rows.as_primitive::<UInt64Type>().clone());
         for values in &self.columns {
@@ -125,7 +141,7 @@ impl Values {
             }
             let meets = if bounded {
                 let from = least.row(container);
-                let first = partition_point(&self.sorted, |row| row < from);
+                let first = partition_point(self.ends.as_ref().unwrap_or(&self.sorted), |row| row < from);
                 first < self.sorted.num_rows() && self.sorted.row(first) <= greatest.row(container)
             } else {
                 // Without bounds there may be any value, unless all are null.
@@ -209,6 +225,15 @@ mod tests {
         let least = numbers(vec![Some(0), Some(10), Some(11), Some(31), None]);
         let greatest = numbers(vec![Some(9), Some(10), Some(29), Some(90), None]);
         assert_eq!(marks(&pruning, least, greatest, None), [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_container_meets_a_range_when_they_share_a_value() {
+        let ends = [numbers(vec![Some(10), Some(50)]), numbers(vec![Some(20), Some(60)])];
+        let pruning = Pruning::ranges("key", ends, false, false).expect("ranges");
+        let least = numbers(vec![Some(0), Some(20), Some(21), Some(12), Some(30), Some(61)]);
+        let greatest = numbers(vec![Some(9), Some(30), Some(49), Some(13), Some(90), Some(70)]);
+        assert_eq!(marks(&pruning, least, greatest, None), [false, true, false, true, true, false]);
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub(super) struct Args {
     output: Output,
 }
 
-pub(super) fn run(spec: &Path, args: &Args, printer: &Printer) -> Result<u8, Failure> {
-    let loaded = Project::load(spec);
+pub(super) async fn run(spec: &Path, args: &Args, printer: &Printer) -> Result<u8, Failure> {
+    let loaded = Project::load_with_tables(spec).await;
     match (args.output, loaded) {
         (Output::Table, loaded) => {
             let project = loaded?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arrow::datatypes::SchemaRef;
 use bronze::SourcePlan;
 use lake::TableName;
 use lake::spec::{Document, Header, Problem, Problems, SpecPath};
@@ -37,9 +38,12 @@ impl Job {
     }
 
     /// The keys of a silver table.
-    fn keys(&self, name: &TableName) -> Option<(TableName, Vec<String>)> {
+    fn keys(&self, name: &TableName) -> Option<(TableName, gold::Keys)> {
         match self {
-            Self::Silver(plan) => Some((name.clone(), plan.keys.clone())),
+            Self::Silver(plan) => {
+                let is_row = !matches!(plan.kept, silver::plan::Kept::History(_));
+                Some((name.clone(), gold::Keys { entity: plan.keys.clone(), is_row }))
+            }
             _ => None,
         }
     }
@@ -54,8 +58,14 @@ impl Job {
     }
 }
 
-/// The plans of all sections, in the order of the spec; entries with problems are left out.
-pub(super) fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<(TableName, Job)> {
+/// The plans of all sections, in the order of the spec; entries with problems are left out. `existing` are the columns of
+/// tables that there are, for those of which the spec does not tell them.
+pub(super) fn compile(
+    document: &Document,
+    header: &Header,
+    existing: &BTreeMap<TableName, SchemaRef>,
+    problems: &mut Problems,
+) -> Vec<(TableName, Job)> {
     let mut jobs: Vec<(TableName, Job)> = Vec::new();
     for entry in document.section("bronze", problems) {
         let plan = bronze::compile(&entry, problems).map(|plan| plan.in_zone(header.timezone));
@@ -71,12 +81,32 @@ pub(super) fn compile(document: &Document, header: &Header, problems: &mut Probl
     for (name, job) in &jobs {
         absent_is_null(name, job, &jobs, problems);
     }
-    let keys: BTreeMap<TableName, Vec<String>> = jobs.iter().filter_map(|(name, job)| job.keys(name)).collect();
+    let keys: BTreeMap<TableName, gold::Keys> = jobs.iter().filter_map(|(name, job)| job.keys(name)).collect();
     for entry in document.section("gold", problems) {
         let plan = gold::compile(&entry, &|table| keys.get(table).cloned(), problems);
         jobs.extend(plan.map(|plan| (TableName::gold(&entry.name), Job::Gold(Box::new(plan)))));
     }
+    check_models(&jobs, existing, problems);
     jobs
+}
+
+/// The queries of models against the columns of the tables that they read.
+fn check_models(jobs: &[(TableName, Job)], existing: &BTreeMap<TableName, SchemaRef>, problems: &mut Problems) {
+    let mut known = existing.clone();
+    let mut models = Vec::new();
+    for (name, job) in jobs {
+        match job {
+            Job::Silver(plan) => known.extend(plan.known_columns().map(|columns| (name.clone(), columns))),
+            Job::Gold(plan) => models.extend(plan.model()),
+            Job::Bronze(_) => {}
+        }
+    }
+    // The columns of models are those of their queries, whatever their tables hold.
+    known.retain(|name, _| !models.iter().any(|model| model.table == *name));
+    let place = |model: &gold::ModelPlan| SpecPath::of(["gold", &model.table.name]);
+    if let Err(error) = gold::check_models(&models, known, place, problems) {
+        tracing::warn!(%error, "the queries of models were not checked");
+    }
 }
 
 /// Partial updates need a source that tells what is absent from what is null.

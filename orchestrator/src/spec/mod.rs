@@ -9,12 +9,13 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use arrow::datatypes::SchemaRef;
 use cli::Failure;
 use lake::spec::{Document, Header, Problems, did_you_mean};
-use lake::{Error, Result, TableName};
+use lake::{Clock, Error, Result, TableName};
 
 use crate::graph::Graph;
 use crate::run::Policy;
@@ -55,16 +56,57 @@ impl Project {
     /// # Errors
     /// When the file cannot be read, or all that is wrong with it.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
-        Ok(Self::compile(&Document::load(path)?)?)
+        Ok(Self::compile(&Document::load(path)?, &BTreeMap::new())?)
     }
 
-    fn compile(document: &Document) -> Result<Self, Problems> {
+    /// The same, which also holds the queries of models against the tables that there are, where the spec does not tell
+    /// their columns.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(crate) async fn load_with_tables(path: &Path) -> Result<Self, Failure> {
+        let document = Document::load(path)?;
+        let project = Self::compile(&document, &BTreeMap::new())?;
+        let existing = project.existing().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the tables that there are could not be looked at");
+            BTreeMap::new()
+        });
+        if existing.is_empty() { Ok(project) } else { Ok(Self::compile(&document, &existing)?) }
+    }
+
+    /// The columns of tables that models read and the spec does not tell.
+    async fn existing(&self) -> Result<BTreeMap<TableName, SchemaRef>> {
+        let told = |name: &TableName| match self.task(name).map(|task| &task.job) {
+            Some(Job::Silver(plan)) => plan.known_columns().is_some(),
+            Some(Job::Gold(plan)) => plan.model().is_some(),
+            _ => false,
+        };
+        let models = self.tasks.iter().filter_map(|task| match &task.job {
+            Job::Gold(plan) => plan.model(),
+            _ => None,
+        });
+        let read: BTreeSet<TableName> = models.flat_map(|model| model.sources.clone()).collect();
+        let mut existing = BTreeMap::new();
+        let untold: Vec<TableName> = read.into_iter().filter(|name| !told(name)).collect();
+        if untold.is_empty() {
+            return Ok(existing);
+        }
+        let lake = self.header.lake(&self.folder, Clock::system())?;
+        for name in untold {
+            if let Some(table) = lake.table(&name).await? {
+                existing.insert(name, table.schema());
+            }
+        }
+        Ok(existing)
+    }
+
+    fn compile(document: &Document, existing: &BTreeMap<TableName, SchemaRef>) -> Result<Self, Problems> {
         let mut problems = document.problems();
         let header = document.header(&mut problems);
         for section in ["bronze", "silver", "gold"] {
             document.check_names(section, &mut problems);
         }
-        let jobs = layers::compile(document, &header, &mut problems);
+        let jobs = layers::compile(document, &header, existing, &mut problems);
         let names = cross::task_names(document);
         let overrides = overrides::compile(document, &names, &mut problems);
         let graph = cross::graph(document, &jobs, &overrides, &mut problems);

@@ -29,7 +29,7 @@ gold:
 ";
 
 fn compile(spec: &str) -> Result<Project, Problems> {
-    Project::compile(&Document::parse("pipelines.yaml", spec))
+    Project::compile(&Document::parse("pipelines.yaml", spec), &BTreeMap::new())
 }
 
 /// Every problem: `line path: message (hint)`.

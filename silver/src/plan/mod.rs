@@ -3,6 +3,7 @@
 mod check;
 mod extracts;
 mod kept;
+mod known;
 mod properties;
 
 use chrono_tz::Tz;

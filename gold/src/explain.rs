@@ -1,0 +1,141 @@
+//! How a model follows its sources, told to a person: by which groups, from which tables, or why as a whole.
+
+use std::collections::BTreeMap;
+
+use lake::{Lake, Result, TableName};
+use serde_json::{Value, json};
+
+use crate::known::Known;
+use crate::plan::ModelPlan;
+use crate::recipe::Held;
+use crate::refresh::known;
+use crate::refresh::shape::{Coverage, Shape};
+use crate::spec::Refresh;
+
+/// How a model is refreshed.
+#[derive(Debug)]
+pub struct Explanation {
+    table: TableName,
+    refresh: Refresh,
+    coverage: Coverage,
+    sources: BTreeMap<TableName, Source>,
+    /// What the next run will do beside following its sources.
+    next: Option<String>,
+}
+
+#[derive(Debug)]
+struct Source {
+    version: u64,
+    held: Option<i64>,
+    has_feed: bool,
+}
+
+/// Explains a model by the tables that there are.
+///
+/// # Errors
+/// [`ErrorKind::Table`](lake::ErrorKind::Table) when a source does not exist yet, [`ErrorKind::Query`](lake::ErrorKind::Query)
+/// when the query does not fit its sources.
+pub async fn explain(lake: &Lake, plan: &ModelPlan) -> Result<Explanation> {
+    let table = lake.table(&plan.table).await?;
+    let mut sources = Vec::new();
+    for name in &plan.sources {
+        sources.push(lake.existing(name).await?);
+    }
+    let known: Known = known(&lake.session()?, &sources).await?;
+    let coverage = Coverage::of(plan, &known)?;
+    let recipe = crate::model::recipe(plan, &sources)?;
+    let held = Held::of(table.as_ref())?;
+    let mut told = BTreeMap::new();
+    for source in &sources {
+        let held = held.version_of(source.name(), &recipe).await?;
+        let has_feed = source.property("delta.enableChangeDataFeed")?.is_some_and(|value| value == "true");
+        told.insert(source.name().clone(), Source { version: source.version(), held, has_feed });
+    }
+    let next = match &held.recipe {
+        None => Some("the table is made".to_owned()),
+        Some(before) => before.changed_to(&recipe).map(|why| format!("the table is computed as a whole, because {why}")),
+    };
+    Ok(Explanation { table: plan.table.clone(), refresh: plan.refresh, coverage, sources: told, next })
+}
+
+impl Explanation {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut text = match (&self.coverage, self.refresh) {
+            (Coverage::Groups(shape), Refresh::Full) => {
+                format!("{} is computed as a whole, because the spec says `refresh: full`. It could be refreshed by {}.\n", self.table, listed(shape))
+            }
+            (Coverage::Groups(shape), _) => self.by_groups(shape),
+            (Coverage::Whole(reasons), _) => {
+                let reasons = reasons.iter().map(|reason| format!("  - {reason}\n")).collect::<String>();
+                format!("{} is computed as a whole in every run that finds its sources changed:\n{reasons}", self.table)
+            }
+        };
+        text.push_str("\nIt reads\n");
+        for (name, source) in &self.sources {
+            let held = match source.held {
+                Some(held) if held == i64::try_from(source.version).unwrap_or(i64::MAX) => "which is in".to_owned(),
+                Some(held) => format!("of which {held} is in"),
+                None => "of which nothing is in yet".to_owned(),
+            };
+            let feed = match (source.has_feed, &self.coverage) {
+                (_, Coverage::Whole(_)) => "",
+                (true, _) => "; its change data feed tells what changed",
+                (false, _) => "; it has no change data feed, so files that came and went tell what changed",
+            };
+            text.push_str(&format!("  {name} version {}, {held}{feed}\n", source.version));
+        }
+        if let Some(next) = &self.next {
+            text.push_str(&format!("\nIn the next run {next}.\n"));
+        }
+        text
+    }
+
+    fn by_groups(&self, shape: &Shape) -> String {
+        let mut text = format!("{} is refreshed by {}.\n", self.table, listed(shape));
+        let made: Vec<String> = shape
+            .groups
+            .iter()
+            .filter(|group| group.name != group.origin)
+            .map(|group| format!("  {} is {}\n", group.name, group.origin))
+            .collect();
+        text.push_str(&made.concat());
+        text.push_str(
+            "A run finds the groups that changed rows belong to, before and after the change, computes these again\n\
+             and replaces them in one commit. When most of a source or more than half of the groups have changed, it\n\
+             computes the whole, which costs less then.\n",
+        );
+        text
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let (refresh, groups, reasons) = match &self.coverage {
+            Coverage::Groups(shape) if self.refresh != Refresh::Full => ("incremental", Some(shape), Vec::new()),
+            Coverage::Groups(shape) => ("full", Some(shape), vec!["`refresh: full`".to_owned()]),
+            Coverage::Whole(reasons) => ("full", None, reasons.clone()),
+        };
+        let groups = groups.map(|shape| {
+            shape.groups.iter().map(|group| json!({"column": group.name, "is": group.origin})).collect::<Vec<_>>()
+        });
+        let source = |(name, source): (&TableName, &Source)| {
+            json!({
+                "table": name.to_string(), "version": source.version, "held": source.held, "has_feed": source.has_feed,
+            })
+        };
+        json!({
+            "table": self.table.to_string(),
+            "refresh": refresh,
+            "groups": groups,
+            "because": reasons,
+            "sources": self.sources.iter().map(source).collect::<Vec<_>>(),
+            "next": self.next,
+        })
+    }
+}
+
+fn listed(shape: &Shape) -> String {
+    let names = shape.groups.iter().map(|group| format!("`{}`", group.name)).collect::<Vec<_>>();
+    let word = if names.len() == 1 { "group" } else { "groups" };
+    format!("{word} of {}", names.join(", "))
+}

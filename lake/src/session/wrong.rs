@@ -1,0 +1,57 @@
+//! What is wrong with a query, in our words: the column, where it stands, and the nearest name.
+
+use datafusion::common::{Column, SchemaError};
+use datafusion::error::DataFusionError;
+
+use crate::error::{Error, ErrorKind};
+use crate::spec::did_you_mean;
+
+/// Whatever stands in the way of a plan is a fault of the query.
+pub(super) fn query_error(error: DataFusionError) -> Error {
+    let line = error.diagnostic().and_then(|told| told.span).map(|span| span.start.line).filter(|line| *line > 1);
+    let told = match error.find_root() {
+        DataFusionError::SchemaError(wrong, _) => Some(of_schema(wrong, line)),
+        _ => None,
+    };
+    match (told, Error::from(error)) {
+        (Some((message, hint)), source) => {
+            let error = Error::new(ErrorKind::Query, message);
+            match hint {
+                Some(hint) => error.hint(hint),
+                None => error.with_source(source),
+            }
+        }
+        (None, error) if error.kind() == ErrorKind::Query => error,
+        (None, error) => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
+    }
+}
+
+fn of_schema(wrong: &SchemaError, line: Option<u64>) -> (String, Option<String>) {
+    let at = line.map(|line| format!(", asked for in line {line} of the query")).unwrap_or_default();
+    match wrong {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let of = field.relation.as_ref().map(|table| format!(" in `{table}`")).unwrap_or_default();
+            (format!("there is no column `{}`{of}{at}", field.name), nearest(field, valid_fields))
+        }
+        SchemaError::AmbiguousReference { field } => {
+            let message = format!("`{}` is a column of more than one table{at}", field.name);
+            (message, Some(format!("say of which: `table.{}`", field.name)))
+        }
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+            let message = format!("two columns are named `{name}`{at}");
+            (message, Some("name one of them anew: `… AS other_name`".to_owned()))
+        }
+    }
+}
+
+/// The column that was meant, of the same table where one was named.
+fn nearest(field: &Column, valid: &[Column]) -> Option<String> {
+    let of_table = |column: &&Column| field.relation.is_none() || column.relation == field.relation;
+    let mut names: Vec<&str> = valid.iter().filter(of_table).map(|column| column.name.as_str()).collect();
+    if names.is_empty() {
+        names = valid.iter().map(|column| column.name.as_str()).collect();
+    }
+    names.sort_unstable();
+    names.dedup();
+    did_you_mean(&field.name, names)
+}
