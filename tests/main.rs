@@ -23,6 +23,7 @@ mod histories;
 mod landing;
 mod layers;
 mod layout;
+mod models;
 mod processes;
 mod quarantine;
 mod races;

@@ -50,7 +50,10 @@ impl Days {
         let lake = Lake::open(&folder.path().display().to_string(), Path::new("."), clock, Engine::default());
         let document = Document::parse("pipelines.yaml", spec);
         let mut problems = document.problems();
-        let keys = |table: &TableName| (*table == TableName::silver("products")).then(|| vec!["id".to_owned()]);
+        let keys = |table: &TableName| {
+            (*table == TableName::silver("products"))
+                .then(|| gold::Keys { entity: vec!["id".to_owned()], is_row: true })
+        };
         let entries = document.section("gold", &mut problems);
         let plans = entries.iter().filter_map(|entry| gold::compile(entry, &keys, &mut problems)).collect();
         assert!(problems.is_empty(), "{problems}");

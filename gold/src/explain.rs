@@ -53,7 +53,9 @@ pub async fn explain(lake: &Lake, plan: &ModelPlan) -> Result<Explanation> {
     }
     let next = match &held.recipe {
         None => Some("the table is made".to_owned()),
-        Some(before) => before.changed_to(&recipe).map(|why| format!("the table is computed as a whole, because {why}")),
+        Some(before) => {
+            before.changed_to(&recipe).map(|why| format!("the table is computed as a whole, because {why}"))
+        }
     };
     Ok(Explanation { table: plan.table.clone(), refresh: plan.refresh, coverage, sources: told, next })
 }
@@ -63,7 +65,11 @@ impl Explanation {
     pub fn to_text(&self) -> String {
         let mut text = match (&self.coverage, self.refresh) {
             (Coverage::Groups(shape), Refresh::Full) => {
-                format!("{} is computed as a whole, because the spec says `refresh: full`. It could be refreshed by {}.\n", self.table, listed(shape))
+                format!(
+                    "{} is computed as a whole, because the spec says `refresh: full`. It could be refreshed by {}.\n",
+                    self.table,
+                    listed(shape)
+                )
             }
             (Coverage::Groups(shape), _) => self.by_groups(shape),
             (Coverage::Whole(reasons), _) => {

@@ -124,9 +124,8 @@ pub async fn verify(lake: &Lake, plan: &ModelPlan) -> Result<Verdict> {
     let right = session.sql(&plan.query).await.context(|| format!("planning the query of {}", plan.table))?;
     output::columns(right.schema().as_arrow(), &plan.table)?;
     let columns = table.schema();
-    let plain = columns.fields().iter().map(|field| {
-        cast(ident(field.name()), field.data_type().clone()).alias(field.name())
-    });
+    let plain =
+        columns.fields().iter().map(|field| cast(ident(field.name()), field.data_type().clone()).alias(field.name()));
     let right = right.select(plain.collect::<Vec<_>>())?;
     let left = session.context().read_table(session.provider(&table).await?)?;
     let left = left.select(columns.fields().iter().map(|field| ident(field.name())).collect::<Vec<_>>())?;
@@ -147,9 +146,8 @@ impl Comparison<'_> {
     async fn of(&self, left: DataFrame, right: DataFrame) -> Result<[Difference; 3]> {
         let names: Vec<String> = self.table.schema().fields().iter().map(|field| field.name().clone()).collect();
         // Each different row once, with how often it comes.
-        let counted = |frame: DataFrame| {
-            frame.aggregate(names.iter().map(ident).collect(), vec![count(lit(1_i64)).alias(TIMES)])
-        };
+        let counted =
+            |frame: DataFrame| frame.aggregate(names.iter().map(ident).collect(), vec![count(lit(1_i64)).alias(TIMES)]);
         let (left, right) = (counted(left)?, counted(right)?);
         let all: Vec<String> = names.iter().cloned().chain([TIMES.to_owned()]).collect();
         let right = right.select(all.iter().map(|name| ident(name).alias(side(name))).collect::<Vec<_>>())?;
@@ -192,7 +190,8 @@ fn words(batch: &RecordBatch) -> Vec<String> {
     let names: Vec<String> =
         batch.schema_ref().fields().iter().map(|field| field.name().trim_start_matches(SIDE).to_owned()).collect();
     let row = |row: usize| {
-        let cells = names.iter().zip(batch.columns()).filter(|(name, column)| *name != TIMES || cell(column, row) != "1");
+        let cells =
+            names.iter().zip(batch.columns()).filter(|(name, column)| *name != TIMES || cell(column, row) != "1");
         let cells = cells.map(|(name, column)| match name.as_str() {
             TIMES => format!("{} times", cell(column, row)),
             name => format!("{name} {}", cell(column, row)),

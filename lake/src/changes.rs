@@ -347,16 +347,32 @@ fn place(path: &str) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use deltalake::kernel::{Add, AddCDCFile, Remove};
+    use deltalake::kernel::{Add, AddCDCFile, Remove, StorageType};
 
     use super::*;
 
     fn add(path: &str, vector: Option<&str>) -> Action {
         let deletion_vector = vector.map(|name| DeletionVectorDescriptor {
+            storage_type: StorageType::Inline,
             path_or_inline_dv: name.to_owned(),
-            ..DeletionVectorDescriptor::default()
+            offset: None,
+            size_in_bytes: 1,
+            cardinality: 1,
         });
-        Action::Add(Add { path: path.to_owned(), data_change: true, deletion_vector, ..Add::default() })
+        let (path, partition_values) = (path.to_owned(), HashMap::new());
+        Action::Add(Add {
+            path,
+            partition_values,
+            size: 1,
+            modification_time: 0,
+            data_change: true,
+            stats: None,
+            tags: None,
+            deletion_vector,
+            base_row_id: None,
+            default_row_commit_version: None,
+            clustering_provider: None,
+        })
     }
 
     fn remove(path: &str, vector: Option<&str>) -> Action {

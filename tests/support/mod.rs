@@ -8,6 +8,7 @@ pub(crate) mod parallel;
 pub(crate) mod past;
 pub(crate) mod program;
 pub(crate) mod project;
+pub(crate) mod queries;
 pub(crate) mod rows;
 pub(crate) mod summary;
 pub(crate) mod tables;

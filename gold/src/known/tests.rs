@@ -18,8 +18,7 @@ fn problems(gold: &str) -> Vec<String> {
     let document = Document::parse("pipelines.yaml", &format!("name: shop\ngold:\n{lines}"));
     let mut problems = document.problems();
     let entries = document.section("gold", &mut problems);
-    let plans: Vec<Plan> =
-        entries.iter().filter_map(|entry| crate::compile(entry, &|_| None, &mut problems)).collect();
+    let plans: Vec<Plan> = entries.iter().filter_map(|entry| crate::compile(entry, &|_| None, &mut problems)).collect();
     let models: Vec<&ModelPlan> = plans.iter().filter_map(Plan::model).collect();
     let place = |model: &ModelPlan| SpecPath::of(["gold", &model.table.name]);
     check_models(&models, [orders()], place, &mut problems).expect("a session");
@@ -38,10 +37,12 @@ fn a_right_model_has_no_problems_and_others_may_read_it() {
 
 #[test]
 fn a_wrong_column_is_told_with_its_line_and_the_nearest_name() {
-    let wrong = "sums:\n  query: |\n    SELECT status,\n      sum(amont) AS total\n    FROM silver.orders GROUP BY status";
+    let wrong =
+        "sums:\n  query: |\n    SELECT status,\n      sum(amont) AS total\n    FROM silver.orders GROUP BY status";
     let told = "gold.sums.query: there is no column `amont`, asked for in line 2 of the query (did you mean `amount`?)";
     assert_eq!(problems(wrong), [told]);
-    let of_model = "top:\n  query: SELECT s.totl FROM gold.sums s\nsums:\n  query: SELECT sum(amount) AS total FROM silver.orders";
+    let of_model =
+        "top:\n  query: SELECT s.totl FROM gold.sums s\nsums:\n  query: SELECT sum(amount) AS total FROM silver.orders";
     assert_eq!(problems(of_model), ["gold.top.query: there is no column `totl` in `s` (did you mean `total`?)"]);
 }
 

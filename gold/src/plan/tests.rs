@@ -9,7 +9,8 @@ fn compiled(gold: &str) -> (Vec<Plan>, Vec<String>) {
     let lines: String = gold.lines().map(|line| format!("  {line}\n")).collect();
     let document = Document::parse("pipelines.yaml", &format!("name: shop\ngold:\n{lines}"));
     let mut problems = document.problems();
-    let keys_of = |table: &TableName| (table.name == "products").then(|| Keys { entity: vec!["id".to_owned()], is_row: true });
+    let keys_of =
+        |table: &TableName| (table.name == "products").then(|| Keys { entity: vec!["id".to_owned()], is_row: true });
     let entries = document.section("gold", &mut problems);
     let plans = entries.iter().filter_map(|entry| compile(entry, &keys_of, &mut problems)).collect();
     let told = problems.in_file_order().into_iter().map(|(_, problem)| match &problem.hint {

@@ -57,10 +57,8 @@ pub(super) async fn replace(
     if let Outcome::AlreadyApplied { .. } = outcome {
         report.notes.push("another run computed the same at the same time".to_owned());
     }
-    let from: serde_json::Map<_, _> = sources
-        .iter()
-        .map(|(source, from)| (source.name().to_string(), json!([from, source.version()])))
-        .collect();
+    let from: serde_json::Map<_, _> =
+        sources.iter().map(|(source, from)| (source.name().to_string(), json!([from, source.version()]))).collect();
     let details = json!({
         "refresh": "incremental", "groups": groups, "by": names, "sources": from, "inserted": figures.inserted,
         "updated": figures.updated, "deleted": figures.deleted, "source_bytes": read_bytes, "all_bytes": all_bytes,

@@ -8,9 +8,7 @@ use arrow::compute::{cast, concat, sort_to_indices};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as PlanResult, ScalarValue, TableReference};
-use datafusion::logical_expr::{
-    Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, TableScan, Union, ident, lit,
-};
+use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, TableScan, Union, ident, lit};
 use lake::session::Session;
 use lake::skip::Wanted;
 use lake::{Error, Result, Table};

@@ -12,8 +12,19 @@ use lake::upsert::DELETE;
 
 /// Aggregates whose result does not depend on the order of rows, whatever they are made of.
 const EXACT: [&str; 13] = [
-    "count", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "approx_distinct", "median",
-    "percentile_cont", "quantile_cont", "grouping",
+    "count",
+    "min",
+    "max",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "approx_distinct",
+    "median",
+    "percentile_cont",
+    "quantile_cont",
+    "grouping",
 ];
 /// Aggregates that add up.
 const SUMS: [&str; 2] = ["sum", "avg"];
@@ -130,5 +141,7 @@ fn of_function(function: &AggregateFunction, input: &DFSchema) -> Result<Option<
     if SUMS.contains(&name) && is_exact {
         return Ok(None);
     }
-    Ok(Some(format!("`{name}({first})` adds up floating numbers, whose sum depends on the order of rows: cast them to DECIMAL")))
+    Ok(Some(format!(
+        "`{name}({first})` adds up floating numbers, whose sum depends on the order of rows: cast them to DECIMAL"
+    )))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use datafusion::common::ScalarValue;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, cast, ident, lit};
-use datafusion::common::ScalarValue;
 use lake::changes::IS_NEW;
 use lake::session::Session;
 use lake::stage::Staged;

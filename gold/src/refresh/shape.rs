@@ -68,7 +68,9 @@ impl Coverage {
         reasons.extend(of_plan(&plan)?);
         let places = match model.keys.is_empty() {
             true => unique(&plan, &model.source_keys).map(|places| places.into_iter().collect::<Vec<_>>()),
-            false => Some(model.keys.iter().filter_map(|key| plan.schema().index_of_column_by_name(None, key)).collect()),
+            false => {
+                Some(model.keys.iter().filter_map(|key| plan.schema().index_of_column_by_name(None, key)).collect())
+            }
         };
         reasons.extend(of_groups(&plan, places.as_deref()));
         if !reasons.is_empty() {

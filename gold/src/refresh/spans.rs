@@ -48,7 +48,8 @@ pub(super) fn spans(expr: &Expr, values: &ArrayRef, schema: &SchemaRef) -> Resul
             kind => cast(&micros, kind)?,
         })
     };
-    let wanted = Wanted::Ranges { from: ends(|span| span.0)?, to: ends(|span| span.1)?, with_null: values.null_count() > 0 };
+    let wanted =
+        Wanted::Ranges { from: ends(|span| span.0)?, to: ends(|span| span.1)?, with_null: values.null_count() > 0 };
     Ok(Some((column, wanted)))
 }
 
@@ -120,7 +121,9 @@ mod tests {
         let values: ArrayRef = Arc::new(Date32Array::from(vec![Some(20), Some(10), None, Some(11)]));
         let (column, wanted) = spans(&day, &values, &schema()).expect("spans").expect("a column of moments");
         let Wanted::Ranges { from, to, with_null } = wanted else { panic!("ranges") };
-        let ends = |ends: &ArrayRef| cast(ends, &DataType::Int64).expect("numbers").as_primitive::<Int64Type>().values().to_vec();
+        let ends = |ends: &ArrayRef| {
+            cast(ends, &DataType::Int64).expect("numbers").as_primitive::<Int64Type>().values().to_vec()
+        };
         assert_eq!((column.as_str(), with_null), ("at", true));
         assert_eq!(ends(&from), [10 * DAY_US - SLACK_US, 20 * DAY_US - SLACK_US]);
         assert_eq!(ends(&to), [12 * DAY_US + SLACK_US, 21 * DAY_US + SLACK_US]);

@@ -36,9 +36,9 @@ pub(super) fn through(node: &LogicalPlan, exprs: &[Expr]) -> Result<Option<Vec<E
         LogicalPlan::Aggregate(aggregate) => {
             let groups = aggregate.group_expr.len();
             let is_group = |expr: &Expr| {
-                expr.column_refs().iter().all(|column| {
-                    node.schema().maybe_index_of_column(column).is_some_and(|place| place < groups)
-                })
+                expr.column_refs()
+                    .iter()
+                    .all(|column| node.schema().maybe_index_of_column(column).is_some_and(|place| place < groups))
             };
             if !exprs.iter().all(is_group) {
                 return Ok(None);
@@ -66,10 +66,9 @@ pub(super) fn replaced(node: &LogicalPlan, expr: &Expr, instead: &[Expr]) -> Res
 /// What an expression is made of, as far down as it can be followed.
 pub(super) fn origin(node: &LogicalPlan, expr: &Expr) -> Expr {
     let down = match node {
-        LogicalPlan::Join(join) => [&join.left, &join.right]
-            .into_iter()
-            .find(|side| is_of(side, expr))
-            .map(|side| origin(side, expr)),
+        LogicalPlan::Join(join) => {
+            [&join.left, &join.right].into_iter().find(|side| is_of(side, expr)).map(|side| origin(side, expr))
+        }
         LogicalPlan::Union(union) => union.inputs.first().and_then(|input| {
             let expr = replaced(node, expr, &columns(input)).ok()?;
             Some(origin(input, &expr))

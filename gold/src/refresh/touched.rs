@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType, Result};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union,
-    ident,
+    Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, ident,
 };
 
 use super::scans::{Scans, Side};
@@ -192,17 +191,11 @@ pub(super) fn in_group(expr: &Expr, number: usize) -> Expr {
 
 /// Joins whose result has rows of the left that stand for themselves.
 fn keeps_left(kind: JoinType) -> bool {
-    matches!(
-        kind,
-        JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
-    )
+    matches!(kind, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark)
 }
 
 fn keeps_right(kind: JoinType) -> bool {
-    matches!(
-        kind,
-        JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
-    )
+    matches!(kind, JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark)
 }
 
 /// True when rows of a node are made of groups, so that a filter on them says nothing about the rows below.

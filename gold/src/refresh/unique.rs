@@ -20,9 +20,8 @@ pub(super) fn unique(node: &LogicalPlan, keys: &BTreeMap<TableName, Vec<String>>
         }
         LogicalPlan::Projection(projection) => {
             let below = unique(&projection.input, keys)?;
-            let shown = |wanted: usize| {
-                projection.expr.iter().position(|expr| place(&projection.input, expr) == Some(wanted))
-            };
+            let shown =
+                |wanted: usize| projection.expr.iter().position(|expr| place(&projection.input, expr) == Some(wanted));
             below.into_iter().map(shown).collect()
         }
         LogicalPlan::SubqueryAlias(alias) => unique(&alias.input, keys),
