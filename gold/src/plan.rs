@@ -219,7 +219,9 @@ impl Compiler<'_> {
         };
         self.columns(&keys);
         let source_keys = match keys.is_empty() {
-            true => keys_of(&source).filter(|keys| kept(&raw.columns, keys)).unwrap_or_default(),
+            true => {
+                keys_of(&source).map(|keys| keys.entity).filter(|keys| kept(&raw.columns, keys)).unwrap_or_default()
+            }
             false => keys.clone(),
         };
         let retention_days = raw.retention.and_then(|retention| self.days(retention));
