@@ -51,7 +51,10 @@ pub(crate) fn above(dice: &mut Dice, query: &str, number: usize) -> Option<Strin
     }
     Some(match dice.below(2) {
         0 => format!("SELECT g0, count(*) AS n, max(a0) AS most FROM gold.m{number} GROUP BY g0"),
-        _ => format!("SELECT a0, count(*) AS n FROM gold.m{number} WHERE g0 IS NOT NULL GROUP BY a0"),
+        _ => {
+            let text = "CAST(a0 AS STRING)";
+            format!("SELECT {text} AS a0, count(*) AS n FROM gold.m{number} WHERE g0 IS NOT NULL GROUP BY {text}")
+        }
     })
 }
 
