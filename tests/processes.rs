@@ -2,7 +2,7 @@
 //! rows, or an error of the other and the right rows all the same.
 //!
 //! The run is held right before its commit, or the other has the version open from before the run, or the run commits,
-//! the other comes then, and the answer to the run's commit is lost.
+//! the other comes then, and the answer to the run's commit is lost. The same with `table optimize` in place of the run.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -21,6 +21,7 @@ type Rows = BTreeMap<i64, i64>;
 /// Keys 1 to 6 in three files of the table, one version each; then a batch that updates 1, deletes 3 and inserts 9.
 const FILES: [&str; 4] = ["I,1,1\nI,2,1\n", "I,3,2\nI,4,2\n", "I,5,3\nI,6,3\n", "U,1,10\nD,3,10\nI,9,10\n"];
 const POINT: &str = "silver_committed";
+const RUN: [&str; 3] = ["run", "--output", "json"];
 
 fn spec(write_mode: &str) -> String {
     format!(
@@ -52,7 +53,10 @@ enum Other {
     Append,
     /// A row with the key that the run inserts, but newer.
     AppendTheNew,
+    /// The library's.
     Optimize,
+    /// Our own command.
+    OptimizeHere,
     DeleteOurs,
     DeleteElsewhere,
     DeleteAll,
@@ -61,10 +65,11 @@ enum Other {
     Vacuum,
 }
 
-const OTHERS: [Other; 8] = [
+const OTHERS: [Other; 9] = [
     Other::Run,
     Other::Append,
     Other::Optimize,
+    Other::OptimizeHere,
     Other::DeleteOurs,
     Other::DeleteElsewhere,
     Other::DeleteAll,
@@ -90,7 +95,7 @@ impl Other {
             Self::DeleteElsewhere => drop(rows.remove(&6)),
             Self::DeleteAll => rows.clear(),
             Self::Restore => *rows = rows_of(&FILES[..2]),
-            Self::Run | Self::Optimize | Self::Vacuum => {}
+            Self::Run | Self::Optimize | Self::OptimizeHere | Self::Vacuum => {}
         }
     }
 
@@ -98,6 +103,10 @@ impl Other {
     fn run(self, project: &Project, delta: DeltaTable) -> Result<(), String> {
         if matches!(self, Self::Run) {
             summary_of(&project.silver(&["run", "--output", "json"]).expect(0)).assert_accounted();
+            return Ok(());
+        }
+        if matches!(self, Self::OptimizeHere) {
+            project.orchestrator(&["table", "optimize", "silver.t"]).expect(0);
             return Ok(());
         }
         let done = block_on(async {
@@ -116,7 +125,7 @@ impl Other {
                     let vacuum = delta.vacuum().with_retention_period(Duration::zero());
                     vacuum.with_enforce_retention_duration(false).await.map(drop)
                 }
-                Self::Run => unreachable!("it is a program"),
+                Self::Run | Self::OptimizeHere => unreachable!("they are programs"),
             }
         });
         done.map_err(|error| error.to_string())
@@ -127,14 +136,7 @@ impl Other {
 fn a_run_and_another_writer_in_both_orders() {
     assert!(POINTS.contains(&POINT));
     for mode in ["copy_on_write", "merge_on_read"] {
-        let base = Project::new(&spec(mode));
-        for (number, lines) in FILES.iter().enumerate() {
-            base.land(format!("rows/{number}.csv"), format!("op,id,seq\n{lines}").as_bytes(), None);
-            summary_of(&program::run("bronze", base.path(), &["run", "--output", "json"], None).expect(0));
-            if number + 1 < FILES.len() {
-                base.silver(&["run"]).expect(0);
-            }
-        }
+        let base = base(mode);
         let mut pairs = vec![(Other::AppendTheNew, Order::OtherFirst)];
         for order in [Order::OtherFirst, Order::RunFirst, Order::AnswerLost] {
             pairs.extend(OTHERS.map(|other| (other, order)));
@@ -151,10 +153,55 @@ fn a_run_and_another_writer_in_both_orders() {
     }
 }
 
+#[test]
+fn files_are_put_together_beside_another_writer() {
+    for mode in ["copy_on_write", "merge_on_read"] {
+        let base = base(mode);
+        let pairs = [true, false].map(|is_lost| OTHERS.map(|other| (other, is_lost))).concat();
+        let name = |pair: &(Other, bool)| format!("{mode} {pair:?}");
+        parallel::all("optimize", &pairs, name, |(other, is_lost)| {
+            let project = base.copy();
+            let delta = open(&project);
+            let args = ["table", "optimize", "silver.t"];
+            let action = if *is_lost { "lost" } else { "hold" };
+            let (running, held) = start_held(&project, "orchestrator", &args, &format!("optimize_committed:{action}"));
+            let (mut rows, is_run) = (rows_of(&FILES[..3]), matches!(other, Other::Run));
+            let done = other.run(&project, if *is_lost { open(&project) } else { delta });
+            done.unwrap_or_else(|error| panic!("{error}"));
+            drop(held);
+            running.wait().expect(0);
+            match other {
+                Other::Run => rows = rows_of(&FILES),
+                // To the version before: that is the table as it was.
+                Other::Restore if *is_lost => {}
+                _ => other.fold(&mut rows),
+            }
+            if !is_run {
+                project.silver(&["run"]).expect(0);
+                apply(&mut rows, FILES[3]);
+            }
+            assert_holds(&project, &rows);
+        });
+    }
+}
+
+/// A project whose table waits for its last batch.
+fn base(mode: &str) -> Project {
+    let base = Project::new(&spec(mode));
+    for (number, lines) in FILES.iter().enumerate() {
+        base.land(format!("rows/{number}.csv"), format!("op,id,seq\n{lines}").as_bytes(), None);
+        summary_of(&program::run("bronze", base.path(), &["run", "--output", "json"], None).expect(0));
+        if number + 1 < FILES.len() {
+            base.silver(&["run"]).expect(0);
+        }
+    }
+    base
+}
+
 /// The other commits while the run waits to.
 fn other_first(project: &Project, other: Other) {
     let delta = open(project);
-    let (running, held) = start_held(project, "hold");
+    let (running, held) = start_held(project, "silver", &RUN, &format!("{POINT}:hold"));
     other.run(project, delta).expect("the first of two");
     drop(held);
     summary_of(&running.wait().expect(0)).assert_accounted();
@@ -177,7 +224,7 @@ fn run_first(project: &Project, other: Other) {
 
 /// The run commits, the other comes on top of that, and the run never hears that it has committed.
 fn answer_lost(project: &Project, other: Other) {
-    let (running, held) = start_held(project, "lost");
+    let (running, held) = start_held(project, "silver", &RUN, &format!("{POINT}:lost"));
     other.run(project, open(project)).expect("the second of two");
     drop(held);
     summary_of(&running.wait().expect(0)).assert_accounted();
@@ -190,14 +237,20 @@ fn answer_lost(project: &Project, other: Other) {
     assert_holds(project, &rows);
 }
 
-/// A run of silver that waits at its commit; it goes on when the connection is dropped.
-fn start_held(project: &Project, action: &str) -> (Running, std::net::TcpStream) {
+/// A program that waits at its commit; it goes on when the connection is dropped.
+fn start_held(project: &Project, name: &str, args: &[&str], fault: &str) -> (Running, std::net::TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let fault = format!("{POINT}:{action}-{port}");
-    let running = program::start("silver", project.path(), &["run", "--output", "json"], Some(&fault));
-    let (held, _) = listener.accept().expect("the run comes to its commit");
-    (running, held)
+    listener.set_nonblocking(true).expect("a listener");
+    let mut running = program::start(name, project.path(), args, Some(&format!("{fault}-{port}")));
+    loop {
+        let is_over = running.is_over();
+        match listener.accept() {
+            Ok((held, _)) => return (running, held),
+            Err(_) if is_over => panic!("it never came to its commit: {}", running.wait().story()),
+            Err(_) => std::thread::park_timeout(std::time::Duration::from_millis(5)),
+        }
+    }
 }
 
 /// The table holds these rows, each key once, and a later run has nothing to do.

@@ -14,6 +14,7 @@ use delta_kernel::table_changes::TableChanges;
 use deltalake::DeltaTable;
 use deltalake::delta_datafusion::DeltaCdfTableProvider;
 use lake::commit::Txn;
+use lake::optimize::Optimize;
 use lake::session::Engine;
 use lake::stage::Staged;
 use lake::table::Definition;
@@ -87,6 +88,13 @@ async fn drive(seed: u64) {
             let other = plain(feed_by_another(&shape, &delta).await, shape.has_vectors);
             assert_eq!(other, held, "feed by another reader, batch {batch} of {shape:?}");
         }
+        if dice.chance(30) {
+            optimize(&lake, &mut ours, &shape, &mut dice).await;
+            let held = session.context().read_table(session.provider(&ours).await.expect("a scan")).expect("a table");
+            assert_eq!(sorted(&shape, held).await, expected, "put together after batch {batch} of {shape:?}");
+            let delta = open(&ours, folder.path()).await;
+            assert_eq!(rows(&shape, &delta).await, expected, "read by the library, put together, of {shape:?}");
+        }
         if shape.has_float_keys() {
             continue; // MERGE leaves out files by bounds that NaN is not in.
         }
@@ -96,6 +104,31 @@ async fn drive(seed: u64) {
             let held = plain(feed_of(&shape, &merged).await, false);
             assert_eq!(held, plain(feed, false), "feed of a merge, batch {batch} of {shape:?}");
         }
+    }
+}
+
+/// Puts the files of a table together, in some order of some columns or in none; a second time there is nothing to gain,
+/// and the feed of it is empty.
+async fn optimize(lake: &Lake, table: &mut Table, shape: &Shape, dice: &mut Dice) {
+    let columns = shape.fields.iter().map(|field| &field.0).filter(|name| !shape.partition_by.contains(name));
+    let columns: Vec<String> = columns.cloned().collect();
+    let column = |dice: &mut Dice| columns[dice.below(columns.len() as u64) as usize].clone();
+    let mut zorder_by: Vec<String> = (0..dice.below(4)).map(|_| column(dice)).collect();
+    zorder_by.dedup();
+    let asked = Optimize { zorder_by, full: dice.chance(20), ..Optimize::default() };
+    let (before, run) = (table.version(), RunId::new(lake.clock()));
+    let planned = asked.plan(table).expect("a plan");
+    let done = asked.run(lake, table, &run).await.unwrap_or_else(|error| panic!("{asked:?}, {shape:?}: {error:?}"));
+    assert_eq!((done.files_removed, done.rows_purged), (planned.files_removed, planned.rows_purged));
+    assert_eq!(table.version(), before + u64::from(done.files_removed > 0), "one commit, or none");
+    let again = Optimize { full: false, ..asked }.plan(table).expect("a plan");
+    assert_eq!(again.files_removed, 0, "nothing is left to gain, {done:?}, {shape:?}");
+    if shape.has_feed && done.files_removed > 0 {
+        let folder = lake.root().local_path().expect("a folder").parent().expect("a folder").to_owned();
+        let scan = open(table, &folder).await.scan_cdf().with_starting_version(table.version());
+        let provider = DeltaCdfTableProvider::try_new(scan).expect("a feed");
+        let frame = SessionContext::new().read_table(Arc::new(provider)).expect("a feed");
+        assert_eq!(frame.count().await.expect("rows"), 0, "no row has changed, {shape:?}");
     }
 }
 

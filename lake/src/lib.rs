@@ -18,6 +18,7 @@ pub mod history;
 pub mod lakehouse;
 pub mod location;
 pub mod names;
+pub mod optimize;
 pub mod quarantine;
 pub mod report;
 pub mod run;

@@ -51,6 +51,11 @@ impl Running {
         self.child
     }
 
+    /// True when the program has ended.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("a process").is_some()
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(self) -> Outcome {
         let output = self.child.wait_with_output().expect("the program's output");

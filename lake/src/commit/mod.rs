@@ -10,7 +10,8 @@
 //! 3. anything else — the caller gets [`ErrorKind::Conflict`] and does the work again from the newer version.
 //!
 //! After *any* error the transactions are read again before anything is tried, because a commit can succeed and
-//! still report an error (a failed checkpoint, a lost answer).
+//! still report an error (a failed checkpoint, a lost answer). Upkeep, which changes no row, carries none: what it has
+//! committed is known by its run and its files.
 
 mod create;
 mod files;
@@ -65,7 +66,7 @@ impl Txn {
 pub struct Commit {
     /// The fault point of this commit, one of [`fault::POINTS`].
     pub point: &'static str,
-    /// The transactions that make it happen once. Must not be empty.
+    /// The transactions that make it happen once. None for upkeep, which is done again without harm.
     pub txns: Vec<Txn>,
     /// What `history` shows.
     pub operation: DeltaOperation,
@@ -122,7 +123,11 @@ impl Table {
             };
             let before = (self.version(), Standing::of(self)?);
             self.reload().await?;
-            if holds(self, &commit.txns).await? {
+            if commit.txns.is_empty() {
+                if is_in_log(self, before.0, &commit).await? {
+                    return Ok(Outcome::Committed { version: self.version() });
+                }
+            } else if holds(self, &commit.txns).await? {
                 return Ok(settled(self, before.0, &commit).await);
             }
             let moved = before.0 != self.version();
@@ -148,14 +153,14 @@ impl Table {
 
 /// What must not have changed for added files to fit on top of a newer version.
 #[derive(Debug, PartialEq)]
-struct Standing {
+pub(crate) struct Standing {
     schema: arrow::datatypes::SchemaRef,
     properties: std::collections::HashMap<String, String>,
     partition_columns: Vec<String>,
 }
 
 impl Standing {
-    fn of(table: &Table) -> Result<Self> {
+    pub(crate) fn of(table: &Table) -> Result<Self> {
         Ok(Self {
             schema: table.schema(),
             properties: table.properties()?.clone(),
@@ -197,9 +202,8 @@ impl Redo {
     }
 }
 
-/// True when the open version of the table holds all of the transactions.
+/// True when the open version of the table holds all of the transactions, and there are some.
 async fn holds(table: &Table, txns: &[Txn]) -> Result<bool> {
-    debug_assert!(!txns.is_empty(), "a commit without a transaction cannot be made once");
     for txn in txns {
         if table.txn_version(&txn.app).await?.is_none_or(|held| held < txn.version) {
             return Ok(false);
@@ -221,6 +225,30 @@ async fn settled(table: &Table, before: u64, commit: &Commit) -> Outcome {
         }
     }
     Outcome::AlreadyApplied { version }
+}
+
+/// True when a version above `before` is this commit: it is of the same run and names one of its files.
+async fn is_in_log(table: &Table, before: u64, commit: &Commit) -> Result<bool> {
+    let files = |actions: &[Action]| -> HashSet<String> {
+        let paths = actions.iter().filter_map(|action| match action {
+            Action::Add(add) => Some(format!("+{}", add.path)),
+            Action::Remove(remove) => Some(format!("-{}", remove.path)),
+            _ => None,
+        });
+        paths.collect()
+    };
+    let ours = files(&commit.actions);
+    for number in before + 1..=table.version() {
+        let actions = actions_of(table, number).await?;
+        let is_of_run = actions.iter().any(|action| match action {
+            Action::CommitInfo(info) => info.info.get("runId").is_some_and(|run| run == commit.run.as_str()),
+            _ => false,
+        });
+        if is_of_run && !ours.is_disjoint(&files(&actions)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What version `number` of a table did.

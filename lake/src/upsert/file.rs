@@ -22,6 +22,7 @@ use roaring::RoaringTreemap;
 
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
+use crate::optimize::tags_of;
 use crate::table::Table;
 use crate::vectors;
 use crate::write::conform;
@@ -76,7 +77,7 @@ impl Files {
         Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), ..self }
     }
 
-    pub(super) async fn open(&self, file: &LogicalFileView) -> Result<OpenFile> {
+    pub(crate) async fn open(&self, file: &LogicalFileView) -> Result<OpenFile> {
         let size = u64::try_from(file.size()).unwrap_or(0);
         self.open_at(file.object_store_path(), size, file.partition_values_map()).await
     }
@@ -97,7 +98,7 @@ impl Files {
     }
 
     /// The rows that the log says are deleted.
-    pub(super) async fn deleted(&self, file: &LogicalFileView) -> Result<RoaringTreemap> {
+    pub(crate) async fn deleted(&self, file: &LogicalFileView) -> Result<RoaringTreemap> {
         match file.deletion_vector_descriptor() {
             Some(vector) => vectors::read(self.store(), &vector)
                 .await
@@ -113,12 +114,12 @@ impl OpenFile {
     }
 
     /// The schema of the file in Arrow's types.
-    pub(super) fn arrow_schema(&self) -> &SchemaRef {
+    pub(crate) fn arrow_schema(&self) -> &SchemaRef {
         self.metadata.schema()
     }
 
     /// Where each of these row groups begins in the file, and how many rows it has.
-    pub(super) fn places(&self, groups: &[usize]) -> Places {
+    pub(crate) fn places(&self, groups: &[usize]) -> Places {
         let mut starts = Vec::with_capacity(self.metadata().num_row_groups());
         let mut rows = 0;
         for group in self.metadata().row_groups() {
@@ -173,18 +174,18 @@ impl OpenFile {
 
 /// The ranges of rows of a file that a stream gives, one after the other.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
+pub(crate) struct Places {
     ranges: Vec<Range<usize>>,
 }
 
 impl Places {
     /// Rows in all ranges.
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
     /// The numbers in the file of rows that are numbered along the stream, both ascending.
-    pub(super) fn in_file<'a>(&'a self, rows: impl Iterator<Item = usize> + 'a) -> impl Iterator<Item = usize> + 'a {
+    pub(crate) fn in_file<'a>(&'a self, rows: impl Iterator<Item = usize> + 'a) -> impl Iterator<Item = usize> + 'a {
         let (mut range, mut first) = (0, 0);
         rows.map(move |row| {
             while row >= first + self.ranges[range].len() {
@@ -218,7 +219,7 @@ pub(super) fn with_vector(file: &LogicalFileView, vector: deltalake::kernel::Del
         modification_time: file.modification_time(),
         data_change: true,
         stats: file.stats().map(wide).transpose()?,
-        tags: None,
+        tags: Some(tags_of(file)).filter(|tags| !tags.is_empty()),
         deletion_vector: Some(vector),
         base_row_id: None,
         default_row_commit_version: None,

@@ -77,6 +77,7 @@ pub struct TableWriter {
     grown: bool,
     /// Below the table's, where it is not the table's own.
     folder: Option<&'static str>,
+    file_size: u64,
     current: Option<DeltaWriter>,
     done: Vec<Add>,
     rows: u64,
@@ -92,7 +93,23 @@ impl TableWriter {
     pub fn with_schema(table: &Table, schema: SchemaRef) -> Self {
         let table = table.clone();
         let (done, statistics) = (Vec::new(), Statistics::All);
-        Self { table, schema, partition_by: None, statistics, grown: false, folder: None, current: None, done, rows: 0 }
+        Self {
+            table,
+            schema,
+            partition_by: None,
+            statistics,
+            grown: false,
+            folder: None,
+            file_size: FILE_SIZE_BYTES,
+            current: None,
+            done,
+            rows: 0,
+        }
+    }
+
+    /// Closes files at another size in bytes than 128 MiB.
+    pub(crate) fn with_file_size(self, file_size: u64) -> Self {
+        Self { file_size, ..self }
     }
 
     /// A writer of files for what the table will be: the commit must bring the definition along, with
@@ -187,7 +204,7 @@ impl TableWriter {
             Arc::clone(&self.schema),
             partition_by,
             Some(encoding::properties(first, self.statistics)),
-            NonZeroU64::new(FILE_SIZE_BYTES),
+            NonZeroU64::new(self.file_size),
             Some(ENCODE_ROWS),
             indexed,
             stats_columns,

@@ -1,6 +1,7 @@
 //! `orchestrator table`: what tables are and were, and their upkeep.
 
 mod look;
+mod optimize;
 mod vacuum;
 
 use lake::spec::did_you_mean;
@@ -15,6 +16,7 @@ use cli::{Failure, Printer};
   orchestrator table list
   orchestrator table history silver.orders
   orchestrator table describe silver.orders --output json
+  orchestrator table optimize --dry-run
   orchestrator table vacuum --dry-run
   orchestrator table vacuum silver.orders --retain '14 days'")]
 pub(super) struct Args {
@@ -30,6 +32,7 @@ enum Command {
     History(look::History),
     /// One table: columns, partitions, properties, protocol, size
     Describe(look::Describe),
+    Optimize(optimize::Args),
     /// Remove files that no version inside the retention needs, and what killed runs left
     Vacuum(vacuum::Args),
 }
@@ -40,6 +43,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         Command::List(args) => look::list(&lake, args, printer).await,
         Command::History(args) => look::history(&lake, args, printer).await,
         Command::Describe(args) => look::describe(&lake, args, printer).await,
+        Command::Optimize(args) => optimize::run(&lake, args, printer).await,
         Command::Vacuum(args) => vacuum::run(&lake, args, printer).await,
     }
 }
