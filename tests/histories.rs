@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::history::{Dice, History};
+use crate::support::history::{Dice, Format, History};
 use crate::support::parallel;
 use crate::support::program;
 use crate::support::project::{Project, midday_zone};
@@ -62,16 +62,18 @@ fn drive(seed: u64) {
 fn spec(histories: &[History]) -> String {
     let (mut bronze, mut silver, mut gold) = (String::new(), String::new(), String::new());
     for (number, History { format, files_per_batch, is_partial, past, .. }) in histories.iter().enumerate() {
-        let nulls = if *is_partial { ", json: {explicit_nulls: true}" } else { "" };
+        let nulls = if *is_partial && *format == Format::Json { ", json: {explicit_nulls: true}" } else { "" };
         bronze.push_str(&format!(
-            "  h{number}: {{path: h{number}/, format: {format}, settle: 0s, max_files_per_batch: {files_per_batch}{nulls}}}\n"
+            "  h{number}: {{path: h{number}/, format: {}, settle: 0s, max_files_per_batch: {files_per_batch}{nulls}}}\n",
+            format.of_source()
         ));
         let table = |name: &str, truncate: &str, columns: &str, more: &str| {
             format!(
                 "  {name}{number}:\n    source: h{number}\n    cdc: plain\n    \
                  op: {{column: op, insert: [I], update: [U], delete: [D], {truncate}: [T]}}\n    keys: [k1, k2]\n    \
-                 sequence_by: [ts timestamp]\n    \
-                 columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}"
+                 {}\n    \
+                 columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}",
+                format.options()
             )
         };
         // Every other history marks its rows as deleted.

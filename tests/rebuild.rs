@@ -213,3 +213,35 @@ fn a_table_goes_back_to_a_batch_and_on_from_there() {
     silver(&["rebuild", "nobody"], 2);
     assert_eq!(project.content(&CONTENT), all);
 }
+
+#[test]
+fn a_late_extract_finds_its_place_in_the_past() {
+    let spec = "name: late\nstorage: ./lakehouse\nlanding: ./landing\ntimezone: UTC\nbronze:\n  \
+                feed: {path: ./, format: csv, settle: 0s}\nsilver:\n  \
+                past: {OPTIONS, stored_as_scd_type: 2}\n  kept: {OPTIONS, delete_mode: soft}\n";
+    let options = "source: feed, keys: [id], sequence_by: [\"day date\"], columns: {id: bigint, stock: int}, from_snapshot: true";
+    let extracts = [
+        "id,stock,day\n1,5,2024-05-01\n2,5,2024-05-01\n3,5,2024-05-01\n",
+        "id,stock,day\n1,6,2024-05-02\n3,7,2024-05-02\n",
+        "id,stock,day\n1,6,2024-05-03\n2,5,2024-05-03\n3,5,2024-05-03\n",
+    ];
+    let land = |project: &Project, number: usize, code| {
+        project.land(format!("{number}.csv"), extracts[number].as_bytes(), None);
+        assert_eq!(project.run_with(None).code, Some(code));
+    };
+    let content = |project: &Project| {
+        project.content(&[
+            ("silver.past", &["id", "stock", "__START_AT", "__END_AT"]),
+            ("silver.kept", &["id", "stock", "_sequence_1", "_is_deleted", "_deleted_sequence_1"]),
+            ("quarantine.feed", &["_file_path", "_row_number", "refused_by"]),
+        ])
+    };
+    let (ordered, late) = (Project::new(&spec.replace("OPTIONS", options)), Project::new(&spec.replace("OPTIONS", options)));
+    [0, 1, 2].into_iter().for_each(|number| land(&ordered, number, 0));
+    [0, 2].into_iter().for_each(|number| land(&late, number, 0));
+    land(&late, 1, 1);
+    assert_ne!(content(&late), content(&ordered));
+    program::run("silver", late.path(), &["rebuild", "past", "kept"], None).expect(0);
+    assert_eq!(content(&late), content(&ordered));
+    late.assert_settled();
+}

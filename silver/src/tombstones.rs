@@ -13,7 +13,7 @@ use lake::stage::Staged;
 use lake::upsert::{Probed, older, same_key};
 use lake::{Lake, Layer, Result, RunId, Table, columns};
 
-use crate::facts::{Facts, Opened};
+use crate::facts::{Facts, Keep, Opened};
 
 const DELETED_AT: &str = "deleted_at";
 /// The column that the join adds: true for a change that is older than a tombstone.
@@ -125,7 +125,7 @@ impl<'a> Tombstones<'a> {
         };
         let rows = deletes.select(owner.columns().map(ident).chain([now]).collect::<Vec<_>>())?;
         let is_kept = owner.is_kept();
-        self.opened.add(rows, Some(is_kept), run).await.map(Some)
+        self.opened.add(rows, Keep::If(is_kept), run).await.map(Some)
     }
 }
 

@@ -9,7 +9,7 @@ use lake::commit::Txn;
 use lake::upsert::older;
 use lake::{Lake, Layer, Result, RunId, Table, columns};
 
-use crate::facts::{Facts, Opened};
+use crate::facts::{Facts, Keep, Opened};
 use crate::position::{Position, Positions};
 
 const TRUNCATED_AT: &str = "truncated_at";
@@ -103,8 +103,8 @@ impl<'a> Truncates<'a> {
         let row = self.lake.session()?.context().read_batch(truncate.row.clone())?;
         let row = row.with_column(TRUNCATED_AT, lit(now))?;
         let keep = match &self.newest {
-            Some(newest) => Some(newest.outdates(self.sequence)?.is_not_true()),
-            None => None,
+            Some(newest) => Keep::If(newest.outdates(self.sequence)?.is_not_true()),
+            None => Keep::All,
         };
         self.opened.add(row, keep, run).await
     }

@@ -14,6 +14,7 @@ use lake::upsert::{differs, same_key};
 use lake::{Error, ErrorKind, Lake, Layer, Result, Table, TableName, columns};
 use serde_json::{Value, json};
 
+use crate::facts::rebuilt;
 use crate::plan::{Kept, TablePlan};
 
 /// Offenders that are named one by one.
@@ -44,12 +45,14 @@ pub struct Check {
     pub offenders: u64,
     /// The first of them, in words.
     pub examples: Vec<String>,
+    /// Whether offenders are only worth a note: the table is as it promised to be.
+    pub is_note: bool,
 }
 
 impl Verdict {
     /// True when everything holds.
     pub fn holds(&self) -> bool {
-        self.checks.iter().all(|check| check.offenders == 0)
+        self.checks.iter().all(|check| check.offenders == 0 || check.is_note)
     }
 
     /// For people.
@@ -58,7 +61,11 @@ impl Verdict {
         let mut text = format!("{} version {}, {rows}\n", self.table, self.version);
         for check in &self.checks {
             match check.offenders {
+                0 if check.is_note => continue,
                 0 => text.push_str(&format!("  ok      {}\n", check.rule)),
+                offenders if check.is_note => {
+                    text.push_str(&format!("  note    {}: {}\n", check.rule, thousands(offenders)));
+                }
                 offenders => text.push_str(&format!("  BROKEN  {}: {}\n", check.rule, thousands(offenders))),
             }
             check.examples.iter().for_each(|example| text.push_str(&format!("            {example}\n")));
@@ -68,7 +75,7 @@ impl Verdict {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let check = |check: &Check| json!({"rule": check.rule, "holds": check.offenders == 0, "offenders": check.offenders, "examples": check.examples});
+        let check = |check: &Check| json!({"rule": check.rule, "holds": check.offenders == 0 || check.is_note, "offenders": check.offenders, "examples": check.examples});
         json!({
             "table": self.table.to_string(),
             "version": self.version,
@@ -147,7 +154,22 @@ async fn same_as_anew(
     let anew = session.context().read_table(session.provider(&anew).await?)?;
     let schema = table.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    Ok(compare(&schema, &plan.kept.row_keys(plan), &names, rows, anew).await?.into())
+    let joined = joined(lake, table).await?;
+    let joined: Vec<&str> = joined.iter().map(String::as_str).collect();
+    let sides = Sides { schema: &schema, keys: &plan.kept.row_keys(plan), names: &names, joined: &joined };
+    Ok(sides.compare(rows, anew).await?.into())
+}
+
+/// The columns that the table did not have at first: rows that were applied before one joined are null in it. Of a table
+/// that a rebuild has made it is not known.
+async fn joined(lake: &Lake, table: &Table) -> Result<Vec<String>> {
+    if rebuilt(table)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let Ok(first) = lake.table_at(table.name(), 0).await else { return Ok(Vec::new()) };
+    let (first, schema) = (first.schema(), table.schema());
+    let new = schema.fields().iter().filter(|field| first.field_with_name(field.name()).is_err());
+    Ok(new.map(|field| field.name().clone()).collect())
 }
 
 /// The application under which a silver table has what its bronze table has.
@@ -155,44 +177,61 @@ fn app(plan: &TablePlan) -> String {
     format!("{}:{}", plan.table, TableName::bronze(&plan.source))
 }
 
-/// Three answers: rows that are missing, rows that should not be there, rows that differ in one of the columns `names`.
-pub(crate) async fn compare(
-    schema: &SchemaRef,
-    keys: &[String],
-    names: &[&str],
-    held: DataFrame,
-    anew: DataFrame,
-) -> Result<[Check; 3]> {
-    // The batch of the last change depends on which of several equal ones came first, and so does what is told by it.
-    let values = || {
-        names
-            .iter()
-            .copied()
-            .filter(|name| ![columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT].contains(name))
-    };
-    let renamed = values().map(|name| ident(name).alias(format!("{SIDE}{name}")));
-    let anew = anew.select(renamed.collect::<Vec<_>>())?;
-    let held = held.select(values().map(ident).collect::<Vec<_>>())?;
-    let other = |name: &str| ident(format!("{SIDE}{name}"));
-    let same: Vec<Expr> = keys.iter().map(|key| same_key(schema, key, ident(key), other(key))).collect();
-    let missing = anew.clone().join_on(held.clone(), JoinType::LeftAnti, same.clone())?;
-    let missing = missing.select(values().map(|name| other(name).alias(name)).collect::<Vec<_>>())?;
-    let surplus = held.clone().join_on(anew.clone(), JoinType::LeftAnti, same.clone())?;
-    let both = held.join_on(anew, JoinType::Inner, same)?;
-    let differing = values().map(|name| differs(ident(name), other(name))).reduce(Expr::or);
-    let differing = both.filter(differing.unwrap_or_else(|| lit(false)))?;
-    Ok([
-        check("bronze makes no row that the table lacks", missing, words).await?,
-        check("the table has no row that bronze does not make", surplus, words).await?,
-        check("every row is as bronze makes it", differing, |batch| differences(batch, keys)).await?,
-    ])
+/// The rows of a table and those that they should be.
+pub(crate) struct Sides<'a> {
+    pub(crate) schema: &'a SchemaRef,
+    /// The columns that make a row.
+    pub(crate) keys: &'a [String],
+    /// The columns that are compared.
+    pub(crate) names: &'a [&'a str],
+    /// Those of them that joined after rows were applied.
+    pub(crate) joined: &'a [&'a str],
+}
+
+impl Sides<'_> {
+    /// Four answers: rows that are missing, rows that should not be there, rows that differ, and those that differ in
+    /// nothing but nulls of columns that joined later.
+    pub(crate) async fn compare(&self, held: DataFrame, anew: DataFrame) -> Result<[Check; 4]> {
+        // The batch of the last change depends on which of several equal ones came first, and so does what is told by it.
+        let left_out = [columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT];
+        let values = || self.names.iter().copied().filter(|name| !left_out.contains(name));
+        let renamed = values().map(|name| ident(name).alias(format!("{SIDE}{name}")));
+        let anew = anew.select(renamed.collect::<Vec<_>>())?;
+        let held = held.select(values().map(ident).collect::<Vec<_>>())?;
+        let other = |name: &str| ident(format!("{SIDE}{name}"));
+        let same: Vec<Expr> =
+            self.keys.iter().map(|key| same_key(self.schema, key, ident(key), other(key))).collect();
+        let missing = anew.clone().join_on(held.clone(), JoinType::LeftAnti, same.clone())?;
+        let missing = missing.select(values().map(|name| other(name).alias(name)).collect::<Vec<_>>())?;
+        let surplus = held.clone().join_on(anew.clone(), JoinType::LeftAnti, same.clone())?;
+        let both = held.join_on(anew, JoinType::Inner, same)?;
+        let any = |parts: Vec<Expr>| parts.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(false));
+        let differs = |name: &str| differs(ident(name), other(name));
+        let is_wrong = values().map(|name| match self.joined.contains(&name) {
+            true => differs(name).and(ident(name).is_not_null()),
+            false => differs(name),
+        });
+        let is_wrong = any(is_wrong.collect());
+        let is_old = any(self.joined.iter().map(|name| differs(name)).collect());
+        let wrong = both.clone().filter(is_wrong.clone())?;
+        let old = both.filter(is_old.and(is_wrong.is_not_true()))?;
+        let words_of = |batch: &RecordBatch| differences(batch, self.keys);
+        let old = check("rows were applied before a column joined, and are null in it", old, words_of).await?;
+        Ok([
+            check("bronze makes no row that the table lacks", missing, words).await?,
+            check("the table has no row that bronze does not make", surplus, words).await?,
+            check("every row is as bronze makes it", wrong, words_of).await?,
+            Check { is_note: true, ..old },
+        ])
+    }
 }
 
 /// The first rows of a frame as offenders, and how many there are.
 async fn check(rule: &'static str, offenders: DataFrame, words: impl Fn(&RecordBatch) -> Vec<String>) -> Result<Check> {
     let some = offenders.clone().limit(0, Some(NAMED_MAX))?.collect().await?;
     let offenders = offenders.count().await? as u64;
-    Ok(Check { rule, offenders, examples: some.iter().flat_map(words).take(NAMED_MAX).collect() })
+    let examples = some.iter().flat_map(words).take(NAMED_MAX).collect();
+    Ok(Check { rule, offenders, examples, is_note: false })
 }
 
 /// Rows in words: `id 7, status paid`.

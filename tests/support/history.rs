@@ -55,6 +55,8 @@ const NOTES: [Option<&str>; 9] = [
 ];
 const SECOND_KEYS: [Option<&str>; 3] = [None, Some(""), Some("B")];
 
+type Key = (u64, Option<&'static str>);
+
 /// A value that a change has: `None` is null. What a change does not have at all, it leaves as it is.
 type Sent<T> = Option<Option<T>>;
 
@@ -67,6 +69,8 @@ pub(crate) struct Event {
     /// In cents; an amount that does not cast when it is broken.
     pub(super) amount: Sent<u64>,
     is_broken: bool,
+    /// The key that the row had before, where it changes.
+    from: Option<Key>,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
 }
@@ -82,10 +86,37 @@ pub(crate) struct Arrival {
     units: Vec<Unit>,
 }
 
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Csv,
+    Json,
+    /// JSON with the new values and the old key in objects of their own: a change may change the key.
+    Nested,
+}
+
+impl Format {
+    /// The format of the source.
+    pub(crate) fn of_source(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Json | Self::Nested => "json",
+        }
+    }
+
+    /// The options of a table that say where values are, and what orders changes.
+    pub(crate) fn options(self) -> &'static str {
+        match self {
+            Self::Csv | Self::Json => "sequence_by: [ts timestamp]",
+            Self::Nested => "sequence_by: [pos timestamp]\n    row: after\n    before: before",
+        }
+    }
+}
+
 /// One history and the way in which it arrives.
 #[derive(Debug)]
 pub(crate) struct History {
-    pub(crate) format: &'static str,
+    pub(crate) format: Format,
     pub(crate) files_per_batch: u64,
     /// Whether changes may leave out columns.
     pub(crate) is_partial: bool,
@@ -98,11 +129,11 @@ pub(crate) struct History {
 impl History {
     /// A history that arrives over `runs` runs, with at least one file before the first.
     pub(crate) fn new(dice: &mut Dice, runs: usize) -> Self {
-        let format = dice.pick(&["csv", "json", "json"]);
-        let is_partial = format == "json" && dice.chance(60);
+        let format = dice.pick(&[Format::Csv, Format::Json, Format::Json, Format::Nested, Format::Nested]);
+        let is_partial = format != Format::Csv && dice.chance(60);
         let files_per_batch = dice.pick(&[1, 2, 1000]);
         let past = dice.pick(&Past::ALL);
-        let mut units = happen(dice, is_partial);
+        let mut units = happen(dice, is_partial, format == Format::Nested);
         if dice.chance(70) {
             dice.shuffle(&mut units);
         }
@@ -122,8 +153,11 @@ impl History {
         // A unit that comes again is the same unit.
         let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units);
         let units: BTreeMap<i64, &Unit> = arrived.map(|unit| (unit[0].at, unit)).collect();
-        let mut rows: BTreeMap<(u64, Option<&str>), Event> = BTreeMap::new();
+        let mut rows: BTreeMap<Key, Event> = BTreeMap::new();
         for event in units.into_values().flatten().filter(|event| !event.is_broken) {
+            if let Some(from) = &event.from {
+                rows.remove(from);
+            }
             match event.op {
                 "T" => rows.clear(),
                 "D" => drop(rows.remove(&event.key())),
@@ -141,7 +175,8 @@ impl History {
     /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals. It ignores truncates, and
     /// takes what was not sent for null.
     pub(crate) fn fold_past(&self, run: usize) -> Vec<Vec<Option<String>>> {
-        self.past.fold(self.arrived(run))
+        let events: Vec<Event> = self.arrived(run).flat_map(Event::parts).collect();
+        self.past.fold(events.iter())
     }
 
     fn arrived(&self, run: usize) -> impl Iterator<Item = &Event> {
@@ -151,8 +186,14 @@ impl History {
 }
 
 impl Event {
-    fn key(&self) -> (u64, Option<&'static str>) {
+    fn key(&self) -> Key {
         (self.k1, self.k2)
+    }
+
+    /// The changes of one key each: a change of the key deletes the old one.
+    fn parts(&self) -> Vec<Self> {
+        let gone = self.from.map(|(k1, k2)| Self { op: "D", k1, k2, from: None, ..self.clone() });
+        gone.into_iter().chain([Self { from: None, ..self.clone() }]).collect()
     }
 
     pub(super) fn values(&self) -> Vec<Option<String>> {
@@ -178,7 +219,7 @@ impl Event {
     }
 
     /// The record as a file holds it; a delete has its key and its time only, a truncate its time.
-    fn record(&self, format: &str) -> String {
+    fn record(&self, format: Format) -> String {
         let mut values = self.values();
         match self.op {
             "D" => values[2..4].fill(None),
@@ -186,7 +227,7 @@ impl Event {
             _ => {}
         }
         values.insert(0, Some(self.op.to_owned()));
-        if format == "csv" {
+        if format == Format::Csv {
             return csv::line(&values);
         }
         let names = ["op", "k1", "k2", "note", "amount", "ts"];
@@ -201,26 +242,50 @@ impl Event {
                 object.remove(name);
             }
         }
+        if format == Format::Nested {
+            return self.nested(object).to_string();
+        }
         Value::Object(object).to_string()
+    }
+
+    fn nested(&self, mut row: Map<String, Value>) -> Value {
+        row.remove("op");
+        let key = |(k1, k2): Key| json!({"k1": k1, "k2": k2});
+        match self.op {
+            "T" => json!({"op": "T", "pos": self.time()}),
+            "D" => json!({"op": "D", "pos": self.time(), "before": key(self.key()), "after": null}),
+            op => {
+                let before = self.from.or_else(|| (op == "U").then(|| self.key())).map(key);
+                json!({"op": op, "pos": self.time(), "before": before, "after": row})
+            }
+        }
     }
 }
 
 /// What happens: changes of a few keys, one instant after the other.
-fn happen(dice: &mut Dice, is_partial: bool) -> Vec<Unit> {
-    let keys: Vec<(u64, Option<&str>)> =
+fn happen(dice: &mut Dice, is_partial: bool, moves: bool) -> Vec<Unit> {
+    let keys: Vec<Key> =
         (0..1 + dice.below(4)).map(|_| (dice.below(3), dice.pick(&SECOND_KEYS))).collect();
     let mut at = 1_714_557_600_000;
     let mut units = Vec::new();
     for _ in 0..3 + dice.below(25) {
         at += dice.pick(&[1, 7, 100, 1_000, 60_000, 86_400_000]);
         let key = dice.pick(&keys);
+        let to = dice.pick(&keys);
+        if moves && to != key && dice.chance(15) {
+            let event = event(dice, to, at, false);
+            if !matches!(event.op, "D" | "T") {
+                units.push(vec![Event { op: "U", from: Some(key), ..event }]);
+                continue;
+            }
+        }
         let size = if dice.chance(20) { 2 + dice.below(2) } else { 1 };
         units.push((0..size).map(|_| event(dice, key, at, is_partial)).collect());
     }
     units
 }
 
-fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64, is_partial: bool) -> Event {
+fn event(dice: &mut Dice, (k1, k2): Key, at: i64, is_partial: bool) -> Event {
     let op = dice.pick(&["I", "I", "I", "I", "U", "U", "U", "U", "U", "U", "D", "D", "D", "T"]);
     // Values that come again make neighbours alike.
     let any = dice.below(1_000_000);
@@ -229,22 +294,22 @@ fn event(dice: &mut Dice, (k1, k2): (u64, Option<&'static str>), at: i64, is_par
     let is_sent = |dice: &mut Dice| !is_partial || op == "I" || dice.chance(50);
     let (note, amount) = (is_sent(dice).then_some(note), is_sent(dice).then_some(amount));
     let is_broken = !matches!(op, "D" | "T") && amount.is_some() && dice.chance(6);
-    Event { op, k1, k2, note, amount, is_broken, at }
+    Event { op, k1, k2, note, amount, is_broken, from: None, at }
 }
 
 /// Files of one to five units, with names in no order.
-fn split(dice: &mut Dice, mut units: Vec<Unit>, format: &str) -> Vec<Arrival> {
+fn split(dice: &mut Dice, mut units: Vec<Unit>, format: Format) -> Vec<Arrival> {
     let mut files = Vec::new();
     while !units.is_empty() {
         let rest = units.split_off((1 + dice.below(5) as usize).min(units.len()));
-        let name = format!("{:04x}_{}.{format}", dice.below(0x10000), files.len());
+        let name = format!("{:04x}_{}.{}", dice.below(0x10000), files.len(), format.of_source());
         files.push(Arrival { name, content: content(&units, format), units: std::mem::replace(&mut units, rest) });
     }
     files
 }
 
-fn content(units: &[Unit], format: &str) -> String {
-    let header = if format == "csv" { "op,k1,k2,note,amount,ts\n" } else { "" };
+fn content(units: &[Unit], format: Format) -> String {
+    let header = if format == Format::Csv { "op,k1,k2,note,amount,ts\n" } else { "" };
     let lines = units.iter().flatten().map(|event| event.record(format) + "\n");
     header.to_owned() + &lines.collect::<String>()
 }
@@ -285,6 +350,7 @@ fn a_history_is_the_same_for_the_same_seed_and_loses_nothing() {
     let events = || files().flat_map(|file| file.units.iter().flatten());
     assert!(events().any(|event| event.op == "T"), "no truncates");
     assert!(events().any(|event| event.op == "U" && event.note.is_none() && event.amount.is_some()), "no partial ones");
+    assert!(events().any(|event| event.from.is_some()), "no changes of a key");
     assert!(histories.iter().any(|history| !history.fold(2).is_empty()));
     for history in &histories {
         // No name comes twice before one run: the second would hide the first.

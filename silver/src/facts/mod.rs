@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, Partitioning, ident, lit};
+use datafusion::logical_expr::{Partitioning, ident, lit};
 use deltalake::kernel::Action;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use lake::commit::{Commit, Outcome, Txn, evolve, redefine};
@@ -25,6 +25,7 @@ use lake::{Error, ErrorKind, Lake, Layer, Result, RunId, Table, TableName, colum
 
 use self::number::Done;
 pub(crate) use self::number::NUMBER;
+pub(crate) use self::upkeep::{Keep, Keys};
 
 /// Which facts, and of which table.
 pub(crate) struct Facts<'a> {
@@ -93,12 +94,12 @@ impl Opened<'_> {
     }
 
     /// Adds more, and removes what belongs to work that was never done. Where many small files have come together, they
-    /// become one, of the facts for which `keep` is true. Returns the transaction that the commit of the rows must carry
+    /// become one, of the facts that `keep` says are needed. Returns the transaction that the commit of the rows must carry
     /// for them to count.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when another run has added some meanwhile.
-    pub(crate) async fn add(self, rows: DataFrame, keep: Option<Expr>, run: &RunId) -> Result<Txn> {
+    pub(crate) async fn add(self, rows: DataFrame, keep: Keep, run: &RunId) -> Result<Txn> {
         let definition = self.facts.definition(&self.of);
         let schema: SchemaRef = Arc::clone(&definition.schema);
         let mut table = match &self.table {

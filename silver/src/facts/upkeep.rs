@@ -1,7 +1,11 @@
 //! Facts that are not needed any more: those of work that was never done, and small files.
 
-use datafusion::logical_expr::{Expr, Partitioning};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::JoinType;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, Partitioning, ident};
 use deltalake::kernel::Action;
+use lake::upsert::same_key;
 use lake::write::{Written, write_streams};
 use lake::{Lake, Result, Table};
 
@@ -10,11 +14,46 @@ use super::number::{Done, NUMBER};
 /// So many files of earlier work become one.
 const PACKED_AT: usize = 32;
 
+const KEY: &str = "__kept_";
+
+/// Which facts of done work are needed any longer.
+pub(crate) enum Keep {
+    /// All.
+    All,
+    /// Those for which this is true.
+    If(Expr),
+    /// All of those keys of which this is true for one.
+    Keys(Keys),
+}
+
+/// Keys of which some facts are new enough.
+pub(crate) struct Keys {
+    /// The columns of the keys.
+    pub(crate) names: Vec<String>,
+    /// Columns among which these are.
+    pub(crate) schema: SchemaRef,
+    /// True for facts that are new enough.
+    pub(crate) recent: Expr,
+}
+
+impl Keys {
+    /// The facts among `rows` whose keys have one in `all` that is new enough.
+    pub(crate) fn of(&self, rows: DataFrame, all: DataFrame) -> Result<DataFrame> {
+        let keys = self.names.iter().enumerate();
+        let other = |number: usize| format!("{KEY}{number}");
+        let on = keys.clone().map(|(number, key)| same_key(&self.schema, key, ident(key), ident(other(number))));
+        let on: Vec<Expr> = on.collect();
+        let names = keys.map(|(number, key)| ident(key).alias(other(number))).collect::<Vec<_>>();
+        let recent = all.filter(self.recent.clone())?.select(names)?.distinct()?;
+        Ok(rows.join_on(recent, JoinType::LeftSemi, on)?)
+    }
+}
+
 /// What a commit removes beside what it adds, and what takes the place of it.
 ///
 /// A file of one number goes as a whole with its work. Only files of which all work was done are packed, so that no file
 /// ever holds what counts beside what does not.
-pub(super) async fn of(table: &Table, done: Done, keep: Option<Expr>, lake: &Lake) -> Result<(Vec<Action>, Written)> {
+pub(super) async fn of(table: &Table, done: Done, keep: Keep, lake: &Lake) -> Result<(Vec<Action>, Written)> {
     let (mut removed, mut old) = (Vec::new(), Vec::new());
     for file in table.files_with_bounds(NUMBER)? {
         match file.bounds {
@@ -30,8 +69,12 @@ pub(super) async fn of(table: &Table, done: Done, keep: Option<Expr>, lake: &Lak
     let paths = old.iter().map(|file| file.path.clone()).collect();
     let rows = session.context().read_table(session.files(table, paths).await?)?;
     let rows = match keep {
-        Some(keep) => rows.filter(keep)?,
-        None => rows,
+        Keep::All => rows,
+        Keep::If(keep) => rows.filter(keep)?,
+        Keep::Keys(keys) => {
+            let all = session.context().read_table(session.provider(table).await?)?;
+            keys.of(rows, all.filter(done.is_done())?)?
+        }
     };
     let rows = rows.repartition(Partitioning::RoundRobinBatch(1))?;
     let packed = write_streams(table, &table.schema(), rows.execute_stream_partitioned().await?).await?;

@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::dataframe::DataFrame;
+use datafusion::functions::core::expr_fn::get_field;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, SortExpr, cast, ident, lit};
 use lake::session::Session;
@@ -14,7 +15,7 @@ use super::remembered::IS_DELETE;
 use crate::change::{CHANGE_NUMBER, FILE_RANK, FILE_TIME, OP_RANK, RANK_IN_FILE};
 use crate::facts::NUMBER;
 use crate::order;
-use crate::plan::{Kept, TablePlan};
+use crate::plan::{Kept, TablePlan, position_names};
 
 /// Where a change was taken from; one of the constants below.
 pub(super) const ORIGIN: &str = "__origin";
@@ -124,6 +125,9 @@ impl<'a> Events<'a> {
         if self.plan.kept == Kept::Marked {
             all = all.union(self.mark_events(held.frame(session).await?)?)?;
         }
+        if let Kept::History(_) = self.plan.kept {
+            all = all.union(self.end_events(held.frame(session).await?)?)?;
+        }
         if let Some(remembered) = remembered {
             all = all.union(remembered)?;
         }
@@ -169,6 +173,29 @@ impl<'a> Events<'a> {
         let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
         let columns = values.into_iter().chain(self.order(lit(true), lit(OF_MARK), ROW));
         Ok(held.filter(ident(columns::IS_DELETED))?.select(columns.collect::<Vec<_>>())?)
+    }
+
+    /// The end of a version is a delete, unless another change stands at its place: of those it is the oldest.
+    fn end_events(&self, held: DataFrame) -> Result<DataFrame> {
+        let sequence = self.plan.sequence_columns();
+        let names = position_names(&self.plan.sequence);
+        let end = |number: usize| match sequence.len() {
+            1 => ident(columns::END_AT),
+            _ => get_field(ident(columns::END_AT), names[number].as_str()),
+        };
+        let values = self.base.fields().iter().map(|field| {
+            let name = field.name();
+            let value = match sequence.iter().position(|part| part == name) {
+                Some(number) => cast(end(number), field.data_type().clone()),
+                None if name == columns::BATCH_ID => lit(i64::MIN),
+                None if self.plan.keys.contains(name) => ident(name),
+                None => lit(ScalarValue::try_from(field.data_type())?),
+            };
+            Ok(value.alias(name))
+        });
+        let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
+        let columns = values.into_iter().chain(self.order(lit(true), lit(OF_MARK), ROW));
+        Ok(held.filter(ident(columns::END_AT).is_not_null())?.select(columns.collect::<Vec<_>>())?)
     }
 
     /// What is remembered, as changes.

@@ -1,23 +1,32 @@
 //! The changes that the rows of a table do not tell, in a table beside it. Of several of one place the newest counts.
+//!
+//! They are forgotten after a while (`tombstone_retention`), those of one key together: rows stay as they are by
+//! themselves, but not with some of the changes that made them and without others.
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, ident, lit};
 use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
 use lake::{Lake, Layer, Result, RunId, Table, columns};
 
 use super::events::Events;
-use crate::facts::{Facts, Opened};
+use crate::facts::{Facts, Keep, Keys, Opened};
 use crate::plan::TablePlan;
 
 /// Whether a remembered change is a delete.
 pub(super) const IS_DELETE: &str = "is_delete";
+/// When a change was remembered.
+const REMEMBERED_AT: &str = "remembered_at";
 
 /// What is remembered of one silver table, as it stood when it was opened.
 pub(super) struct Remembered<'a> {
     lake: &'a Lake,
     facts: Opened<'a>,
+    /// Which of them are not forgotten.
+    kept: Keys,
 }
 
 impl<'a> Remembered<'a> {
@@ -35,15 +44,17 @@ impl<'a> Remembered<'a> {
         let leading = first.iter().filter_map(|name| base.field_with_name(name).ok()).cloned();
         let others = base.fields().iter().filter(|field| !first.contains(field.name()));
         let is_delete = Field::new(IS_DELETE, DataType::Boolean, false);
+        let at = Field::new(REMEMBERED_AT, columns::timestamp_type(), true);
+        let kept = Keys { names: plan.keys.clone(), schema: table.schema(), recent: recent(lake, plan) };
         let facts = Facts {
             lake,
             layer: Layer::Versions,
             about: "changes that rows do not show, of",
             app,
-            columns: leading.chain([is_delete]).chain(others.map(|field| field.as_ref().clone())).collect(),
+            columns: leading.chain([is_delete, at]).chain(others.map(|field| field.as_ref().clone())).collect(),
             point: "versions_committed",
         };
-        Ok(Self { lake, facts: facts.open(table).await? })
+        Ok(Self { lake, facts: facts.open(table).await?, kept })
     }
 
     /// What is remembered of the keys that changes touch.
@@ -54,7 +65,8 @@ impl<'a> Remembered<'a> {
         session: &Session,
     ) -> Result<Option<DataFrame>> {
         let Some(rows) = self.facts.rows(session).await? else { return Ok(None) };
-        Ok(Some(events.remembered_events(events.touched(rows, changes, session).await?)?))
+        let touched = events.touched(rows, changes, session).await?;
+        Ok(Some(events.remembered_events(self.kept.of(touched.clone(), touched)?)?))
     }
 
     /// Remembers more.
@@ -63,6 +75,19 @@ impl<'a> Remembered<'a> {
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has remembered something meanwhile.
     pub(super) async fn add(self, hidden: &Staged, run: &RunId) -> Result<Txn> {
         let session = self.lake.session()?;
-        self.facts.add(hidden.frame(&session).await?, None, run).await
+        let now = lit(timestamp(self.lake.clock().now_micros()));
+        let hidden = hidden.frame(&session).await?.with_column(REMEMBERED_AT, now)?;
+        self.facts.add(hidden, Keep::Keys(self.kept), run).await
     }
+}
+
+/// True for changes that were remembered a short while ago.
+fn recent(lake: &Lake, plan: &TablePlan) -> Expr {
+    let kept_micros = i64::try_from(plan.tombstone_retention_millis).unwrap_or(i64::MAX).saturating_mul(1_000);
+    let oldest = timestamp(lake.clock().now_micros().saturating_sub(kept_micros));
+    ident(REMEMBERED_AT).is_null().or(ident(REMEMBERED_AT).gt_eq(lit(oldest)))
+}
+
+fn timestamp(micros: i64) -> ScalarValue {
+    ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into()))
 }

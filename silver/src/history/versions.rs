@@ -8,12 +8,14 @@ use datafusion::logical_expr::{Expr, ExprFunctionExt, ident, lit, when};
 use lake::upsert::{DELETE, differs};
 use lake::{Result, columns};
 
-use super::events::Events;
+use super::events::{Events, ORIGIN, ROW};
 use super::{APPLIED, HIDDEN, VERDICT, or_all};
 use crate::plan::{Kept, Tracked, position_names};
 
 /// Whether a change begins a version, or is a delete.
 const BEGINS: &str = "__begins";
+/// Whether it is a delete that the end of a version tells.
+const TOLD: &str = "__told";
 /// Whether no other change follows it in its version.
 const ENDS: &str = "__ends";
 const BEFORE: &str = "__before_";
@@ -35,7 +37,10 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
         tracked.iter().enumerate().map(|(number, name)| differs(ident(*name), ident(format!("{BEFORE}{number}"))));
     let begins = ident(DELETE).or(ident(WAS_DELETE).is_not_false());
     let begins = or_all(differs).into_iter().fold(begins, Expr::or).alias(BEGINS);
-    let changes = winners.window(windows)?.select(names.iter().map(ident).chain([begins]).collect::<Vec<_>>())?;
+    // The end of a version tells of a delete, for as long as it is one.
+    let told = ident(ORIGIN).eq(lit(ROW)).and(ident(DELETE)).and(ident(WAS_DELETE).is_false()).alias(TOLD);
+    let columns = names.iter().map(ident).chain([begins, told]).collect::<Vec<_>>();
+    let changes = winners.window(windows)?.select(columns)?;
     let changes = changes.window(vec![over(lead(ident(BEGINS), Some(1), None), ENDS.to_owned())?])?;
     let ends = ident(ENDS).is_not_false().alias(ENDS);
     // A row tells a change that began its version, unless a later one has changed it in place.
@@ -43,7 +48,8 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
         true => lit(true),
         false => ident(ENDS).is_not_false(),
     };
-    let hidden = ident(DELETE).or(ident(BEGINS).is_false()).or(whole.is_false()).alias(HIDDEN);
+    let hidden = ident(DELETE).or(ident(BEGINS).is_false()).or(whole.is_false());
+    let hidden = hidden.and(ident(TOLD).is_false()).alias(HIDDEN);
     let columns = names.iter().map(ident).chain([ident(BEGINS), ends, hidden, lit(APPLIED).alias(VERDICT)]);
     Ok(changes.select(columns.collect::<Vec<_>>())?)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::made::Made;
 use crate::plan::TablePlan;
-use crate::verify;
+use crate::verify::Sides;
 
 /// What a rebuild changes.
 #[derive(Debug)]
@@ -42,8 +42,9 @@ impl Difference {
         let keys = plan.kept.row_keys(plan);
         let counts = match keys.iter().all(|key| both.contains(&key.as_str())) {
             true => {
-                let checks = verify::compare(&new, &keys, &both, held.clone(), anew).await?;
-                Some(checks.map(|check| check.offenders))
+                let sides = Sides { schema: &new, keys: &keys, names: &both, joined: &[] };
+                let [added, removed, changed, _] = sides.compare(held.clone(), anew).await?;
+                Some([added, removed, changed].map(|check| check.offenders))
             }
             false => None,
         };

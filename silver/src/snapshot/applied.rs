@@ -1,6 +1,5 @@
-//! How new the newest extract is that was applied, where a sequence orders extracts.
+//! Where the extracts stand that were applied, where a sequence orders them.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -10,18 +9,18 @@ use lake::commit::Txn;
 use lake::session::Session;
 use lake::{Layer, Result, RunId, Table, columns};
 
-use super::extracts::{Extract, order, value};
+use super::extracts::{Extract, value};
 use crate::change::Decoder;
-use crate::facts::{Facts, Opened};
+use crate::facts::{Facts, Keep, Opened};
 use crate::refine::Refinement;
 
-/// The places of the newest extracts that were applied. Where arrival alone orders them there is nothing to know: what
-/// comes is newer than what was.
+/// The places of the extracts that were applied. Where arrival alone orders them there is nothing to know: what comes is
+/// newer than what was.
 pub(crate) struct Applied<'a> {
     opened: Opened<'a>,
     schema: Arc<Schema>,
     parts: usize,
-    newest: Option<RecordBatch>,
+    taken: Vec<RecordBatch>,
     lake: &'a lake::Lake,
 }
 
@@ -43,45 +42,45 @@ impl<'a> Applied<'a> {
         let facts = Facts {
             lake,
             layer: Layer::Extracts,
-            about: "the newest full extracts of",
+            about: "the full extracts of",
             app: side,
             columns: fields,
             point: "extracts_committed",
         };
-        Ok(Self { opened: facts.open(table).await?, schema, parts: parts.len(), newest: None, lake })
+        Ok(Self { opened: facts.open(table).await?, schema, parts: parts.len(), taken: Vec::new(), lake })
     }
 
-    /// The place of the newest extract.
-    pub(super) async fn newest(&self, session: &Session) -> Result<Option<Vec<ScalarValue>>> {
-        let Some(rows) = self.opened.rows(session).await? else { return Ok(None) };
-        let mut newest: Option<Vec<ScalarValue>> = None;
+    /// The places of all, in no order.
+    pub(super) async fn places(&self, session: &Session) -> Result<Vec<Vec<ScalarValue>>> {
+        let Some(rows) = self.opened.rows(session).await? else { return Ok(Vec::new()) };
+        let mut places = Vec::new();
         for batch in rows.collect().await? {
             for row in 0..batch.num_rows() {
                 let parts = (0..self.parts).map(|part| value(&batch, &columns::sequence(part), row));
-                let place = parts.collect::<Result<Vec<_>>>()?;
-                if newest.as_ref().is_none_or(|newest| order(newest, &place) == Ordering::Less) {
-                    newest = Some(place);
-                }
+                places.push(parts.collect::<Result<Vec<_>>>()?);
             }
         }
-        Ok(newest)
+        Ok(places)
     }
 
     /// The same with what is to be remembered, if anything is.
-    pub(super) fn with(mut self, newest: Option<&Extract>) -> Option<Self> {
-        let newest = newest.filter(|_| self.parts > 0)?;
-        let more = [ScalarValue::from(newest.file.0), ScalarValue::from(newest.file.1.as_str())];
-        let arrays = newest.position.iter().cloned().chain(more).map(|part| part.to_array_of_size(1));
-        let arrays = arrays.collect::<datafusion::error::Result<Vec<_>>>().ok()?;
-        self.newest = RecordBatch::try_new(Arc::clone(&self.schema), arrays).ok();
-        Some(self)
+    pub(super) fn with<'e>(mut self, taken: impl Iterator<Item = &'e Extract>) -> Result<Option<Self>> {
+        if self.parts == 0 {
+            return Ok(None);
+        }
+        for extract in taken {
+            let more = [ScalarValue::from(extract.file.0), ScalarValue::from(extract.file.1.as_str())];
+            let arrays = extract.position.iter().cloned().chain(more).map(|part| part.to_array_of_size(1));
+            let arrays = arrays.collect::<datafusion::error::Result<Vec<_>>>()?;
+            self.taken.push(RecordBatch::try_new(Arc::clone(&self.schema), arrays)?);
+        }
+        Ok((!self.taken.is_empty()).then_some(self))
     }
 
-    /// Remembers it. The commit of the rows must carry the transaction.
+    /// Remembers them. The commit of the rows must carry the transaction.
     pub(crate) async fn remember(self, run: &RunId) -> Result<Option<Txn>> {
-        let Some(newest) = self.newest else { return Ok(None) };
         let session = self.lake.session()?;
-        let rows = session.context().read_batch(newest)?;
-        self.opened.add(rows, None, run).await.map(Some)
+        let rows = session.context().read_batches(self.taken)?;
+        self.opened.add(rows, Keep::All, run).await.map(Some)
     }
 }

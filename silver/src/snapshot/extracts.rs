@@ -17,7 +17,7 @@ use lake::{Error, Result, Table, columns};
 
 use super::files::{File, Files};
 use crate::change::{Decoder, FILE_RANK, FILE_TIME};
-use crate::plan::TablePlan;
+use crate::plan::{Kept, TablePlan};
 
 const ROWS: &str = "__rows";
 const EXAMPLE: &str = "__example";
@@ -61,7 +61,7 @@ impl Extracts {
         decoder: &Decoder,
         records: &Staged,
         files: &Files,
-        newest: Option<&Vec<ScalarValue>>,
+        applied: &[Vec<ScalarValue>],
         session: &Session,
     ) -> Result<Self> {
         let mut extracts = found(plan, records, session).await?;
@@ -78,11 +78,19 @@ impl Extracts {
             }
         }
         duplicates(plan, records, &mut extracts, session).await?;
-        for extract in &mut extracts {
-            let is_late = newest.is_some_and(|newest| order(&extract.position, newest) == Ordering::Less);
-            if extract.fate == Fate::Taken && is_late {
-                extract.fate = Fate::Late;
-            }
+        for extract in extracts.iter_mut().filter(|extract| extract.fate == Fate::Taken) {
+            let orders = || applied.iter().map(|place| order(&extract.position, place));
+            let (is_late, is_known) = (orders().any(Ordering::is_lt), orders().any(Ordering::is_eq));
+            extract.fate = match (is_late, &plan.kept) {
+                (false, _) => Fate::Taken,
+                (true, Kept::Current) => Fate::Late,
+                // It came again, or another one has its place.
+                (true, _) if is_known => Fate::Late,
+                (true, _) => Fate::Refused(format!(
+                    "it is older than an extract that was applied, and belongs between two of them in what the table keeps of the past: `silver rebuild {}` puts it there",
+                    plan.table.name
+                )),
+            };
         }
         extracts.sort_by(|left, right| {
             order(&left.position, &right.position).then_with(|| {
@@ -101,11 +109,6 @@ impl Extracts {
     /// The records of extracts by what becomes of these.
     pub(super) fn rows(&self, wanted: impl Fn(&Fate) -> bool) -> u64 {
         self.0.iter().filter(|extract| wanted(&extract.fate)).map(|extract| extract.rows).sum()
-    }
-
-    /// The newest one that is taken.
-    pub(super) fn newest(&self) -> Option<&Extract> {
-        self.taken().last()
     }
 
     /// The files that are refused.

@@ -3,7 +3,7 @@
 //! A file is an extract. Its place among the others is its sequence, which must be the same in all its records, then
 //! its arrival. `files` says which files came as a whole, `extracts` puts them in order and refuses those that cannot
 //! be right, `compare` makes changes of them. An extract that is older than the newest that was applied is stale as a
-//! whole. One that records were kept out of (they are in quarantine) deletes nothing: what is missing in it may have
+//! whole where the table keeps current rows; one that keeps more would need it between the two, so it is refused. One that records were kept out of (they are in quarantine) deletes nothing: what is missing in it may have
 //! been among them.
 
 mod applied;
@@ -37,7 +37,7 @@ pub(crate) struct Extracted<'a> {
     pub(crate) counts: Counts,
     pub(crate) refused: Vec<FailedFile>,
     pub(crate) notes: Vec<String>,
-    /// How new the newest extract is, to be remembered before the rows are committed.
+    /// Where the extracts stand, to be remembered before the rows are committed.
     pub(crate) applied: Option<Applied<'a>>,
 }
 
@@ -91,8 +91,8 @@ impl Refinement<'_> {
         let (records, Read { tally, mut writer, .. }) = self.finished(staged, changes).await?;
         let files = Files::of(self, range, &tally, &session).await?;
         let applied = Applied::open(self, decoder, table, side).await?;
-        let newest = applied.newest(&session).await?;
-        let extracts = Extracts::of(self.plan, decoder, &records, &files, newest.as_ref(), &session).await?;
+        let places = applied.places(&session).await?;
+        let extracts = Extracts::of(self.plan, decoder, &records, &files, &places, &session).await?;
         let refused = extracts.refuse(bronze, decoder, &records, &session).await?;
         let mut counts = Counts {
             stale: extracts.rows(|fate| matches!(fate, Fate::Late)),
@@ -112,7 +112,7 @@ impl Refinement<'_> {
             dedup::last(events, &self.plan.once_per(), &self.plan.sequence_columns(), memory).await?;
         counts.superseded = superseded;
         let (refused, notes) = (extracts.failed(), extracts.notes(counts.parts));
-        let applied = applied.with(extracts.newest());
+        let applied = applied.with(extracts.taken())?;
         Ok(Extracted { last, tally, writer, counts, refused, notes, applied })
     }
 }
