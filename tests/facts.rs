@@ -151,3 +151,54 @@ fn what_an_unfinished_replay_remembered_does_not_count_when_its_records_are_disc
         },
     );
 }
+
+/// Files of what is remembered beside a table, and the rows in them.
+#[tokio::main(flavor = "current_thread")]
+async fn beside(project: &Project, layer: lake::Layer, table: &str) -> (usize, u64) {
+    let storage = project.path().join("lakehouse").display().to_string();
+    let (clock, engine) = (lake::Clock::system(), lake::session::Engine::default());
+    let lake = lake::Lake::open(&storage, std::path::Path::new("."), clock, engine).expect("a lake");
+    let table = lake.existing(&lake::TableName::new(layer, table)).await.expect("the table");
+    (table.file_count().expect("files"), table.row_count().expect("rows").expect("counted"))
+}
+
+#[test]
+fn many_small_files_of_facts_become_one_without_what_is_forgotten() {
+    const RUNS: usize = 36;
+    let forgets = format!("{}, tombstone_retention: 0s", TABLE.replace("TRUNCATE", ", ignore: [T]"));
+    let spec = spec(RIGHT).replace("  kept:", &format!("  forgets: {{{}}}\n  kept:", forgets.replace("FORMAT", RIGHT)));
+    let project = Project::new(&spec);
+    let changes: Vec<String> = (0..RUNS)
+        .map(|run| format!("I,{run},a,01/01/2024\nD,{run},,02/01/2024\nT,,,{:02}/12/2023\n", 1 + run % 28))
+        .collect();
+    for (run, changes) in changes.iter().enumerate() {
+        project.land(format!("changes/{run}.csv"), format!("op,id,value,at\n{changes}").as_bytes(), None);
+        project.run_layer("bronze");
+        project.run_layer("silver");
+    }
+    for (layer, table, rows) in [
+        (lake::Layer::Tombstones, "now", RUNS as u64),
+        (lake::Layer::Tombstones, "forgets", 4),
+        (lake::Layer::Truncates, "now", 6),
+        (lake::Layer::Versions, "past", RUNS as u64),
+    ] {
+        let (files, held) = beside(&project, layer, table);
+        assert!(files < 10, "{layer:?} of {table} are {files} files");
+        let is_right = if table == "now" && layer == lake::Layer::Truncates || table == "forgets" {
+            held <= rows
+        } else {
+            held == rows
+        };
+        assert!(is_right, "{layer:?} of {table} have {held} rows");
+    }
+    // What is older than a delete is still late, and what is older than the newest truncate.
+    let late: String = (0..RUNS).map(|run| format!("U,{run},late,{:02}/01/2024\n", 1 + run % 2)).collect();
+    let late = format!("op,id,value,at\n{late}I,99,old,27/12/2023\nI,98,new,29/12/2023\n");
+    project.land("changes/late.csv", late.as_bytes(), None);
+    project.run();
+    let expected: Vec<String> = (1..RUNS).step_by(2).map(|run| run.to_string()).chain(["98".to_owned()]).collect();
+    let rows = project.query("SELECT CAST(id AS VARCHAR) AS id FROM silver.now ORDER BY silver.now.id");
+    let ids: Vec<&str> = rows.iter().map(|row| row["id"].as_str().expect("an id")).collect();
+    assert_eq!(ids, expected);
+    program::run("silver", project.path(), &["verify", "now", "past", "kept", "--rebuild"], None).expect(0);
+}

@@ -165,7 +165,8 @@ impl Replay<'_> {
         if plan.snapshot.is_some() {
             let message =
                 format!("records of {} are parts of full extracts, and mean nothing without the rest", plan.table);
-            return Err(Error::data(message).hint("deliver the extract again, make the table anew with `silver rebuild`, or discard the records"));
+            return Err(Error::data(message)
+                .hint("deliver the extract again, make the table anew with `silver rebuild`, or discard the records"));
         }
         let source = TableName::bronze(&plan.source);
         let bronze = lake.existing(&source).await?;

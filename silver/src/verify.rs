@@ -199,8 +199,7 @@ impl Sides<'_> {
         let anew = anew.select(renamed.collect::<Vec<_>>())?;
         let held = held.select(values().map(ident).collect::<Vec<_>>())?;
         let other = |name: &str| ident(format!("{SIDE}{name}"));
-        let same: Vec<Expr> =
-            self.keys.iter().map(|key| same_key(self.schema, key, ident(key), other(key))).collect();
+        let same: Vec<Expr> = self.keys.iter().map(|key| same_key(self.schema, key, ident(key), other(key))).collect();
         let missing = anew.clone().join_on(held.clone(), JoinType::LeftAnti, same.clone())?;
         let missing = missing.select(values().map(|name| other(name).alias(name)).collect::<Vec<_>>())?;
         let surplus = held.clone().join_on(anew.clone(), JoinType::LeftAnti, same.clone())?;

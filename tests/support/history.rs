@@ -264,8 +264,7 @@ impl Event {
 
 /// What happens: changes of a few keys, one instant after the other.
 fn happen(dice: &mut Dice, is_partial: bool, moves: bool) -> Vec<Unit> {
-    let keys: Vec<Key> =
-        (0..1 + dice.below(4)).map(|_| (dice.below(3), dice.pick(&SECOND_KEYS))).collect();
+    let keys: Vec<Key> = (0..1 + dice.below(4)).map(|_| (dice.below(3), dice.pick(&SECOND_KEYS))).collect();
     let mut at = 1_714_557_600_000;
     let mut units = Vec::new();
     for _ in 0..3 + dice.below(25) {
