@@ -181,7 +181,7 @@ impl Group {
             Status::Open => {}
         }
         let column = self.column.as_deref().unwrap_or("the column");
-        let anew = "delete the folder of the table and run";
+        let anew = "make the table anew with `silver rebuild`";
         let mend = match self.reason_kind.as_str() {
             "cast" => format!("set `on_cast_error: \"null\"`, or give `{column}` another type and {anew}; then"),
             "not_null" => format!("let `{column}` be null and {anew}; or"),
