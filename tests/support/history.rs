@@ -71,6 +71,8 @@ pub(crate) struct Event {
     is_broken: bool,
     /// The key that the row had before, where it changes.
     from: Option<Key>,
+    /// Whether it has the time of another change of its key that came in an earlier run: the later to come counts.
+    is_rival: bool,
     /// Milliseconds since the epoch.
     pub(super) at: i64,
 }
@@ -144,6 +146,7 @@ impl History {
             arrivals[dice.below(runs as u64) as usize].push(file);
         }
         resend(dice, &mut arrivals);
+        rival(dice, &mut arrivals, format, is_partial);
         Self { format, files_per_batch, is_partial, past, arrivals }
     }
 
@@ -152,7 +155,7 @@ impl History {
     pub(crate) fn fold(&self, run: usize) -> Vec<Vec<Option<String>>> {
         // A unit that comes again is the same unit.
         let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units);
-        let units: BTreeMap<i64, &Unit> = arrived.map(|unit| (unit[0].at, unit)).collect();
+        let units: BTreeMap<(i64, bool), &Unit> = arrived.map(|unit| ((unit[0].at, unit[0].is_rival), unit)).collect();
         let mut rows: BTreeMap<Key, Event> = BTreeMap::new();
         for event in units.into_values().flatten().filter(|event| !event.is_broken) {
             if let Some(from) = &event.from {
@@ -293,7 +296,7 @@ fn event(dice: &mut Dice, (k1, k2): Key, at: i64, is_partial: bool) -> Event {
     let is_sent = |dice: &mut Dice| !is_partial || op == "I" || dice.chance(50);
     let (note, amount) = (is_sent(dice).then_some(note), is_sent(dice).then_some(amount));
     let is_broken = !matches!(op, "D" | "T") && amount.is_some() && dice.chance(6);
-    Event { op, k1, k2, note, amount, is_broken, from: None, at }
+    Event { op, k1, k2, note, amount, is_broken, from: None, is_rival: false, at }
 }
 
 /// Files of one to five units, with names in no order.
@@ -335,6 +338,29 @@ fn resend(dice: &mut Dice, arrivals: &mut [Vec<Arrival>]) {
     }
 }
 
+/// Lets a change come in a later run that has the key and the time of one that came once.
+fn rival(dice: &mut Dice, arrivals: &mut [Vec<Arrival>], format: Format, is_partial: bool) {
+    for run in 0..arrivals.len().saturating_sub(1) {
+        let times = |at: i64| {
+            let units = arrivals.iter().flatten().flat_map(|file| &file.units);
+            units.filter(|unit| unit[0].at == at).count()
+        };
+        let units = arrivals[run].iter().flat_map(|file| &file.units);
+        let mut alone = units.filter(|unit| unit.len() == 1 && unit[0].op != "T" && unit[0].from.is_none());
+        let Some(first) = alone.find(|unit| times(unit[0].at) == 1).map(|unit| unit[0].clone()) else { continue };
+        if dice.chance(50) {
+            let other = event(dice, (first.k1, first.k2), first.at, is_partial);
+            if other.op == "T" {
+                continue;
+            }
+            let later = run + 1 + dice.below((arrivals.len() - run - 1) as u64) as usize;
+            let units = vec![vec![Event { is_rival: true, ..other }]];
+            let name = format!("{:04x}_rival_{run}.{}", dice.below(0x10000), format.of_source());
+            arrivals[later].push(Arrival { name, content: content(&units, format), units });
+        }
+    }
+}
+
 #[test]
 fn a_history_is_the_same_for_the_same_seed_and_loses_nothing() {
     let all = |seed| {
@@ -350,6 +376,7 @@ fn a_history_is_the_same_for_the_same_seed_and_loses_nothing() {
     assert!(events().any(|event| event.op == "T"), "no truncates");
     assert!(events().any(|event| event.op == "U" && event.note.is_none() && event.amount.is_some()), "no partial ones");
     assert!(events().any(|event| event.from.is_some()), "no changes of a key");
+    assert!(events().any(|event| event.is_rival), "no ties between runs");
     assert!(histories.iter().any(|history| !history.fold(2).is_empty()));
     for history in &histories {
         // No name comes twice before one run: the second would hide the first.
