@@ -38,6 +38,11 @@ impl Done {
         number().lt(lit(self.first())).or(number().eq(lit(self.0)))
     }
 
+    /// True for facts of work that was done, or may yet be.
+    pub(super) fn may_count(self) -> Expr {
+        self.is_done().or(ident(NUMBER).gt_eq(lit(self.after())))
+    }
+
     /// True for a number of work that was not done, and never will be: its generation is over.
     pub(super) fn is_dead(self, number: i64) -> bool {
         number >= self.first() && number < self.after() && number != self.0

@@ -52,22 +52,27 @@ impl Keys {
 /// What a commit removes beside what it adds, and what takes the place of it.
 ///
 /// A file of one number goes as a whole with its work. Only files of which all work was done are packed, so that no file
-/// ever holds what counts beside what does not.
+/// of ours ever holds what counts beside what does not; where another program has joined files, that is set right at once.
 pub(super) async fn of(table: &Table, done: Done, keep: Keep, lake: &Lake) -> Result<(Vec<Action>, Written)> {
-    let (mut removed, mut old) = (Vec::new(), Vec::new());
+    let (mut removed, mut old, mut is_mixed) = (Vec::new(), Vec::new(), false);
     for file in table.files_with_bounds(NUMBER)? {
         match file.bounds {
             Some((least, most)) if least == most && done.is_dead(least) => removed.push(file.remove),
             Some((_, most)) if done.is_old(most) => old.push(file),
+            Some((least, most)) if least < most => {
+                is_mixed = true;
+                old.push(file);
+            }
             _ => {}
         }
     }
-    if old.len() < PACKED_AT {
+    if old.len() < PACKED_AT && !is_mixed {
         return Ok((removed, Written::default()));
     }
     let session = lake.session()?;
     let paths = old.iter().map(|file| file.path.clone()).collect();
     let rows = session.context().read_table(session.files(table, paths).await?)?;
+    let rows = rows.filter(done.may_count())?;
     let rows = match keep {
         Keep::All => rows,
         Keep::If(keep) => rows.filter(keep)?,
