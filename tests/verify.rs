@@ -83,7 +83,7 @@ fn a_right_table_holds_and_a_wrong_one_is_told_by_its_keys() {
     let versions = project.versions();
     let (verdict, _) = verify(&project, 0);
     assert_eq!((verdict["holds"].as_bool(), verdict["rows"].as_i64()), (Some(true), Some(3)), "{verdict}");
-    assert_eq!(verdict["checks"].as_array().map(Vec::len), Some(5), "{verdict}");
+    assert_eq!(verdict["checks"].as_array().map(Vec::len), Some(6), "{verdict}");
     assert_eq!((project.versions(), project.count("quarantine.orders_cdc")), (versions, quarantine), "it only looks");
 
     replace_rows(&project, &[(Some(1), "new"), (Some(2), "paid"), (Some(2), "paid"), (Some(9), "new"), (None, "new")]);
@@ -107,6 +107,7 @@ fn a_right_table_holds_and_a_wrong_one_is_told_by_its_keys() {
     surplus.1.sort_unstable();
     assert_eq!(surplus, (2, vec![format!("id 9, status new, {at}").as_str(), null.as_str()]));
     assert_eq!(told[4], (2, vec!["id 2: status is paid and should be new"; 2]));
+    assert_eq!(told[5], (0, Vec::new()), "no column joined later");
 }
 
 #[test]
