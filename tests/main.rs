@@ -28,6 +28,7 @@ mod processes;
 mod quarantine;
 mod races;
 mod rebuild;
+mod refresh;
 mod sample;
 mod snapshots;
 mod tables;

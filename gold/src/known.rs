@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::DFSchema;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::logical_expr::LogicalPlan;
 use futures::executor::block_on;
@@ -11,8 +12,9 @@ use lake::session::Session;
 use lake::spec::{Problem, Problems, SpecPath, did_you_mean};
 use lake::{Result, TableName};
 
+use crate::checks::condition;
 use crate::output;
-use crate::plan::ModelPlan;
+use crate::plan::{ExpectationPlan, ModelPlan};
 use crate::refresh::shape::Coverage;
 use crate::spec::Refresh;
 
@@ -117,6 +119,11 @@ fn check(known: &Known, model: &ModelPlan, place: &SpecPath, problems: &mut Prob
             problems.add(Problem { hint: did_you_mean(name, names.iter().copied()), ..problem });
         }
     }
+    for (path, name) in model.checks.columns(place).into_iter().filter(|(_, name)| !names.contains(&name.as_str())) {
+        let problem = Problem::at(&path, format!("the query has no column `{name}`"));
+        problems.add(Problem { hint: did_you_mean(&name, names.iter().copied()), ..problem });
+    }
+    check_conditions(known, model, &columns, place, problems);
     if model.refresh == Refresh::Incremental {
         let coverage = Coverage::of(model, known);
         if let Ok(Coverage::Whole(reasons)) = coverage {
@@ -129,6 +136,17 @@ fn check(known: &Known, model: &ModelPlan, place: &SpecPath, problems: &mut Prob
         problems.add(problem.hint("leave one column out"));
     }
     Some(columns)
+}
+
+/// Holds the conditions of a model to the columns of its result.
+fn check_conditions(known: &Known, model: &ModelPlan, columns: &SchemaRef, place: &SpecPath, problems: &mut Problems) {
+    let Ok(schema) = DFSchema::try_from(Arc::clone(columns)) else { return };
+    for ExpectationPlan { name, check, .. } in &model.checks.expectations {
+        if let Err(error) = condition(&known.session, check, &schema) {
+            let problem = Problem::at(&place.key("expectations").key(name.as_str()).key("check"), error.to_string());
+            problems.add(Problem { hint: error.causes().into_iter().next(), ..problem });
+        }
+    }
 }
 
 /// The message of an error with its innermost cause, where that says more.

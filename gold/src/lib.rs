@@ -7,6 +7,7 @@
 //! by groups instead (`refresh`). [`explain`] and [`verify`] tell of a model how it follows its sources and whether it has.
 
 mod answer;
+mod checks;
 pub mod explain;
 pub mod known;
 mod model;

@@ -35,12 +35,14 @@ use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::Session;
 use lake::spec::did_you_mean;
+use lake::stage::Staged;
 use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use serde_json::json;
 
 use crate::answer;
+use crate::checks::Asking;
 use crate::output;
 use crate::plan::ModelPlan;
 use crate::publish::{Publication, Target};
@@ -113,6 +115,7 @@ pub(crate) fn recipe(plan: &ModelPlan, sources: &[Table]) -> Result<Recipe> {
     let recipe = Recipe {
         query: Some(plan.query.clone()),
         session: Some(lake::session::DIALECT.to_owned()),
+        drops: plan.checks.drops(),
         partition_by: plan.partition_by.clone(),
         ..Recipe::default()
     };
@@ -189,9 +192,12 @@ impl Computing<'_> {
         let target = Target::new(self.lake, &plan.table, held, definition);
         let publication = Publication { target, properties: vec![recipe.property()?], removes, predicate: None, txns };
         let computing = || format!("computing {}", plan.table);
-        let published = publication.publish(result.rows()?, self.ctx).await.context(computing)?;
+        let (rows, dropped, notes) = self.checked(&session, result).await.context(computing)?;
+        let published = publication.publish(rows, self.ctx).await.context(computing)?;
 
         let mut report = answer::changed(&plan.table, sources, &published)?;
+        report.figures.dropped = dropped;
+        report.notes.extend(notes);
         if !plan.unstable.is_empty() {
             let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             report.notes.push(format!("computed in every run, because its query asks for {functions}"));
@@ -205,6 +211,23 @@ impl Computing<'_> {
         let details = json!({"refresh": "full", "because": why, "rows": published.rows});
         answer::record(self.ctx, &plan.table, warning, details);
         Ok(report)
+    }
+}
+
+impl Computing<'_> {
+    /// The rows of a planned query once they have passed what the spec asks of them: how many were left out, and what a
+    /// person should know. Without checks they are not held.
+    async fn checked(&self, session: &Session, result: Computation) -> Result<(Rows, u64, Vec<String>)> {
+        let plan = self.plan;
+        if plan.checks.is_empty() {
+            return Ok((result.rows()?, 0, Vec::new()));
+        }
+        let (schema, rows) = (result.plan.schema(), result.rows()?);
+        let staged = Staged::write_streams(schema, rows.parts).await?;
+        let asking = Asking { lake: self.lake, session, plan, ctx: self.ctx };
+        let passed = asking.ask(&staged, None, &[]).await?;
+        let parts = by_partition(passed.rows, plan)?.execute_stream_partitioned().await?;
+        Ok((Rows { parts, ordered: rows.ordered }, passed.dropped, passed.notes))
     }
 }
 

@@ -43,6 +43,7 @@ mod tests {
             partition_by: Vec::new(),
             keys: Vec::new(),
             reset_allowed: true,
+            checks: crate::plan::ChecksPlan::default(),
             rebuild: false,
         })
     }

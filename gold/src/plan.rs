@@ -1,16 +1,19 @@
 //! From the options of a gold table to a plan with resolved names; every problem at once.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::spec::{Duration, Entry, Problem, Problems, SpecPath};
 use lake::{Layer, TableName};
 
+pub use self::checks::{ChecksPlan, ExpectationPlan, Rule, RulePlan};
 use crate::sources::{Wrong, sources, table_named};
-use crate::spec::{HardDeletes, Refresh, Strategy, Table};
+use crate::spec::{Checks, HardDeletes, Refresh, Strategy, Table};
 
 /// A validated gold table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
     /// The result of a query.
     Model(ModelPlan),
@@ -19,7 +22,7 @@ pub enum Plan {
 }
 
 /// A table that is the result of a query.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelPlan {
     /// The table.
     pub table: TableName,
@@ -39,6 +42,8 @@ pub struct ModelPlan {
     pub keys: Vec<String>,
     /// Whether all rows may be replaced where a refresh of groups will not do.
     pub reset_allowed: bool,
+    /// What must hold before it is committed.
+    pub checks: ChecksPlan,
     /// Whether it is asked to be computed as a whole, whether something has changed or not.
     pub rebuild: bool,
 }
@@ -85,7 +90,7 @@ impl Plan {
     /// The tables that it reads.
     pub fn sources(&self) -> BTreeSet<TableName> {
         match self {
-            Self::Model(plan) => plan.sources.clone(),
+            Self::Model(plan) => plan.sources.iter().chain(plan.checks.tables()).cloned().collect(),
             Self::Snapshot(plan) => BTreeSet::from([plan.source.clone()]),
         }
     }
@@ -183,6 +188,7 @@ impl Compiler<'_> {
             partition_by: raw.partition_by.clone(),
             keys: raw.keys.clone(),
             reset_allowed: raw.reset_allowed.unwrap_or(true),
+            checks: self.checks(),
             rebuild: false,
         })
     }
@@ -190,7 +196,12 @@ impl Compiler<'_> {
     fn snapshot(&mut self, source: &str, keys_of: &dyn Fn(&TableName) -> Option<Keys>) -> Option<SnapshotPlan> {
         let raw = &self.entry.raw;
         self.foreign(
-            &[("refresh", raw.refresh.is_some()), ("reset_allowed", raw.reset_allowed.is_some())],
+            &[
+                ("refresh", raw.refresh.is_some()),
+                ("reset_allowed", raw.reset_allowed.is_some()),
+                ("expectations", !raw.expectations.is_empty()),
+                ("checks", raw.checks != Checks::default()),
+            ],
             "a model (`query`), and this is a snapshot (`snapshot_of`)",
         );
         if !raw.partition_by.is_empty() {

@@ -31,6 +31,9 @@ pub(crate) struct Recipe {
     /// How the session of a model computes: what is kept of an older one may be other values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
+    /// The conditions by which rows of a model are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) drops: Vec<String>,
     /// The partition columns of a model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) partition_by: Vec<String>,

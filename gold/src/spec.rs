@@ -1,6 +1,6 @@
 //! The options of a gold table, as the spec writes them.
 
-use lake::spec::Duration;
+use lake::spec::{Duration, Map};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = ["expectations", "zorder_by", "properties", "description"]
+    "x-not-yet" = ["zorder_by", "properties", "description"]
 ))]
 pub struct Table {
     /// A model: the SQL query whose result is the table. It names tables as `layer.table`.
@@ -21,6 +21,10 @@ pub struct Table {
     pub reset_allowed: Option<bool>,
     /// A model: columns of the result whose values become folders of the table.
     pub partition_by: Vec<String>,
+    /// A model: named SQL conditions that every row must meet, asked before the commit.
+    pub expectations: Map<Expectation>,
+    /// A model: what must hold of the table as a whole, asked before the commit.
+    pub checks: Checks,
     /// A snapshot: the table whose state is kept for each day, `layer.table`.
     pub snapshot_of: Option<String>,
     /// A snapshot: what is kept of a day.
@@ -36,6 +40,112 @@ pub struct Table {
     pub hard_deletes: Option<HardDeletes>,
     /// A snapshot: days that are older go. Default: none does.
     pub retention: Option<Duration>,
+}
+
+/// A condition on the rows of a model.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["check"]))]
+pub struct Expectation {
+    /// SQL over the columns of the result; a row meets it when it is true (null is not).
+    pub check: String,
+    /// What becomes of a row that does not.
+    pub action: OnMiss,
+    /// The task fails before it commits anything when more than this part of the rows that a run computes (0 to 1) does
+    /// not. With `fail`: as many are let through.
+    pub max_fraction: Option<f64>,
+}
+
+/// What becomes of a row that does not meet an expectation. A computed row has no record that could be put aside, so
+/// there is no quarantine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMiss {
+    /// It is kept and counted.
+    #[default]
+    Warn,
+    /// It is left out and counted.
+    Drop,
+    /// The task fails and nothing is committed.
+    Fail,
+}
+
+/// What must hold of a model as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checks {
+    /// No two rows have the same values in these columns, all together.
+    pub unique: Option<OfColumns>,
+    /// These columns are never null.
+    pub not_null: Option<OfColumns>,
+    /// How many rows there are.
+    pub row_count: Option<RowCount>,
+    /// The greatest value of a column is recent.
+    pub freshness: Option<Freshness>,
+    /// Named columns whose values are found in another table; null needs no match.
+    pub relationships: Map<Relationship>,
+}
+
+/// A check of some columns.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["columns"]))]
+pub struct OfColumns {
+    /// The columns.
+    pub columns: Vec<String>,
+    /// What happens when it is broken.
+    pub severity: Severity,
+}
+
+/// A check of the number of rows.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RowCount {
+    /// At least so many.
+    pub min: Option<u64>,
+    /// At most so many.
+    pub max: Option<u64>,
+    /// What happens when it is broken.
+    pub severity: Severity,
+}
+
+/// A check of how old the newest row is.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Freshness {
+    /// A column of moments or days; a day lasts until its end, in UTC.
+    pub column: String,
+    /// How old its greatest value may be when the run computes.
+    pub within: Duration,
+    /// What happens when it is older.
+    #[serde(default)]
+    pub severity: Severity,
+}
+
+/// A column whose values are found in another table.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["column", "to", "field"]))]
+pub struct Relationship {
+    /// The column.
+    pub column: String,
+    /// The other table, `layer.table`.
+    pub to: String,
+    /// The column there.
+    pub field: String,
+    /// What happens when a value is not found.
+    pub severity: Severity,
+}
+
+/// What happens when a check is broken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The run says so, and commits.
+    Warn,
+    /// The task fails and nothing is committed.
+    #[default]
+    Fail,
 }
 
 /// How a model follows its sources.

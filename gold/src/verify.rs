@@ -12,6 +12,7 @@ use lake::report::{counted, thousands};
 use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName};
 use serde_json::{Value, json};
 
+use crate::checks::condition;
 use crate::output;
 use crate::plan::ModelPlan;
 use crate::recipe::{Held, source_app};
@@ -123,6 +124,11 @@ pub async fn verify(lake: &Lake, plan: &ModelPlan) -> Result<Verdict> {
     };
     let right = session.sql(&plan.query).await.context(|| format!("planning the query of {}", plan.table))?;
     output::columns(right.schema().as_arrow(), &plan.table)?;
+    let mut right = right;
+    for check in plan.checks.drops() {
+        let met = condition(&session, &check, right.schema())?;
+        right = right.filter(met.is_true())?;
+    }
     let columns = table.schema();
     let plain =
         columns.fields().iter().map(|field| cast(ident(field.name()), field.data_type().clone()).alias(field.name()));
@@ -186,7 +192,7 @@ async fn found(rows: &DataFrame, words: impl Fn(&RecordBatch) -> Vec<String>) ->
 }
 
 /// Rows in words: `day 2024-05-01, total 3.00`.
-fn words(batch: &RecordBatch) -> Vec<String> {
+pub(crate) fn words(batch: &RecordBatch) -> Vec<String> {
     let names: Vec<String> =
         batch.schema_ref().fields().iter().map(|field| field.name().trim_start_matches(SIDE).to_owned()).collect();
     let row = |row: usize| {

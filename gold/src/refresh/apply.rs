@@ -17,6 +17,7 @@ use super::shape::Shape;
 use super::touched::touched_name;
 use super::{Answer, Work, frame};
 use crate::answer;
+use crate::checks::Asking;
 
 /// The name of a group column of the rows that are there, beside those of the touched groups.
 const HELD: &str = "__held_";
@@ -37,6 +38,14 @@ pub(super) async fn replace(
     let Work { lake, plan, ctx, mut held, sources, txns } = work;
     let names: Vec<String> = shape.groups.iter().map(|group| group.name.clone()).collect();
     check_once(&held, session, &rows, &names, !plan.keys.is_empty()).await?;
+    let (rows, dropped, notes) = if plan.checks.is_empty() {
+        (rows, 0, Vec::new())
+    } else {
+        let rest = rest(session, &held, touched, &names).await?;
+        let asking = Asking { lake: &lake, session, plan: &plan, ctx: &ctx };
+        let passed = asking.ask(&rows, Some(rest), &names).await?;
+        (Staged::write(passed.rows).await?, passed.dropped, passed.notes)
+    };
     let changes = Staged::write(changes(session, &held, touched, &rows, &names).await?).await?;
     ctx.meter.add_rows(rows.rows());
     fault::cross("gold_data_written")?;
@@ -49,6 +58,8 @@ pub(super) async fn replace(
     let outcome = upsert.apply(&lake, &mut held, &probed, txns, &ctx.run, "gold_committed").await.context(computing)?;
 
     let mut report = answer::refreshed(&plan.table, sources.iter().map(|(source, _)| source), outcome, rows.rows());
+    report.figures.dropped = dropped;
+    report.notes.extend(notes);
     let mut note = format!("refreshed {} by {}", counted(groups, "group"), quoted(&names));
     if figures.deleted > 0 {
         note.push_str(&format!(", of which {} gone", is_are(figures.deleted)));
@@ -65,6 +76,20 @@ pub(super) async fn replace(
     });
     answer::record(&ctx, &plan.table, None, details);
     Ok(Answer::Done(Box::new(report)))
+}
+
+/// The rows of the table that stay.
+async fn rest(session: &Session, table: &Table, touched: &Touched, names: &[String]) -> Result<DataFrame> {
+    let held = session.context().read_table(session.provider(table).await?)?;
+    let schema = table.schema();
+    let plain =
+        schema.fields().iter().map(|field| cast(ident(field.name()), field.data_type().clone()).alias(field.name()));
+    let held = held.select(plain.collect::<Vec<_>>())?;
+    let same = names.iter().enumerate().map(|(number, name)| {
+        let (left, right) = (Box::new(ident(name)), Box::new(ident(touched_name(number))));
+        Expr::BinaryExpr(BinaryExpr::new(left, Operator::IsNotDistinctFrom, right))
+    });
+    Ok(held.join_on(frame(session, touched.plan()), JoinType::LeftAnti, same)?)
 }
 
 /// The rows of the groups, and the groups that are gone as deletes.

@@ -1,0 +1,200 @@
+//! Models that follow their sources, as a user sees them: what is told of a refresh, what breaks it, what must hold
+//! before a commit.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::program;
+use crate::support::project::Project;
+
+const SPEC: &str = "
+name: refresh
+storage: ./lakehouse
+landing: ./landing
+bronze:
+  orders_cdc: {path: orders/, format: csv, settle: 0s}
+silver:
+  orders:
+    source: orders_cdc
+    cdc: plain
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [id]
+    sequence_by: [ts bigint]
+    columns: {id: bigint not null, day: date, amount: 'decimal(12,2)', price: double}
+gold:
+  daily:
+    query: SELECT day, count(*) AS n, sum(amount) AS total FROM silver.orders GROUP BY day
+";
+
+fn project(spec: &str) -> Project {
+    let project = Project::new(spec);
+    land(&project, "1", "I,1,2024-05-01,10.00,1\nI,2,2024-05-01,20.00,1\nI,3,2024-05-02,5.00,1\n");
+    project
+}
+
+fn land(project: &Project, name: &str, rows: &str) {
+    project.land(format!("orders/{name}.csv"), format!("op,id,day,amount,ts\n{rows}").as_bytes(), None);
+}
+
+fn gold(project: &Project, args: &[&str]) -> program::Outcome {
+    program::run("gold", project.path(), args, None)
+}
+
+/// The whole output of a run.
+fn run(project: &Project, code: i32) -> String {
+    let outcome = project.orchestrator(&["run"]).expect(code);
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
+fn totals(project: &Project) -> Vec<String> {
+    let rows = project.query("SELECT day, n, total FROM gold.daily ORDER BY day NULLS FIRST");
+    rows.iter().map(|row| format!("{} {} {}", row["day"], row["n"], row["total"]).replace('"', "")).collect()
+}
+
+#[test]
+fn a_refresh_replaces_the_groups_of_old_and_new_values() {
+    let project = project(SPEC);
+    run(&project, 0);
+    // 1 moves to a new day, 3 goes and leaves its day empty, 4 has no day.
+    land(&project, "2", "U,1,2024-05-03,10.00,2\nD,3,,,2\nI,4,,7.00,2\n");
+    let told = run(&project, 0);
+    assert!(told.contains("gold.daily: refreshed 4 groups by `day`, of which 1 is gone"), "{told}");
+    assert_eq!(totals(&project), ["null 1 7.00", "2024-05-01 1 20.00", "2024-05-03 1 10.00"]);
+    let verdict = gold(&project, &["verify", "daily"]).expect(0);
+    assert!(verdict.stdout.contains("ok      the table is what its query gives"), "{}", verdict.stdout);
+    let history = project.orchestrator(&["table", "history", "gold.daily", "--output", "json"]).expect(0);
+    let history: Value = serde_json::from_str(&history.stdout).expect("JSON");
+    assert_eq!(history.to_string().matches("MERGE").count(), 1, "one commit: {history}");
+}
+
+#[test]
+fn what_cannot_be_followed_is_computed_as_a_whole_and_told() {
+    let project = project(SPEC);
+    run(&project, 0);
+    let other = SPEC.replace("count(*) AS n", "count(amount) AS n");
+    project.respec(&other.replace("GROUP BY day", "GROUP BY day\n    reset_allowed: false"));
+    let told = run(&project, 1);
+    assert!(told.contains("gold.daily would be computed anew as a whole, because its query has changed"), "{told}");
+    project.respec(&other);
+    assert!(run(&project, 0).contains("computed as a whole, because its query has changed"));
+
+    // Another table under the name of the source.
+    fs::remove_dir_all(project.table_folder("silver.orders")).expect("removed");
+    assert!(run(&project, 0).contains("computed as a whole, because silver.orders is another table than before"));
+
+    // A version that is gone from the log of the source.
+    land(&project, "2", "U,1,2024-05-03,10.00,2\n");
+    project.orchestrator(&["run", "--select", "bronze.orders_cdc,silver.orders"]).expect(0);
+    land(&project, "3", "U,2,2024-05-04,10.00,3\n");
+    let feed = project.table_folder("silver.orders").join("_change_data");
+    fs::remove_dir_all(&feed).expect("a feed");
+    let told = run(&project, 0);
+    assert!(told.contains("is gone, which tells what changed"), "{told}");
+    gold(&project, &["verify"]).expect(0);
+}
+
+#[test]
+fn explain_says_how_and_why() {
+    let more = "  floats:\n    query: SELECT day, sum(price) AS s FROM silver.orders GROUP BY day\n  all:\n    query: SELECT count(*) AS n FROM silver.orders\n";
+    let project = project(&format!("{SPEC}{more}"));
+    run(&project, 0);
+    let told = gold(&project, &["explain", "daily"]).expect(0).stdout;
+    assert!(told.starts_with("gold.daily is refreshed by group of `day`."), "{told}");
+    assert!(told.contains("silver.orders version 1, which is in; its change data feed tells what changed"), "{told}");
+    let told = gold(&project, &["explain", "--output", "json"]).expect(0).stdout;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let of = |name: &str| {
+        told.as_array().expect("models").iter().find(|model| model["table"] == name).expect("the model").clone()
+    };
+    assert_eq!((&of("gold.daily")["refresh"], &of("gold.all")["refresh"]), (&"incremental".into(), &"full".into()));
+    assert!(of("gold.floats")["because"][0].as_str().expect("a reason").contains("cast them to DECIMAL"));
+    assert!(of("gold.all")["because"][0].as_str().expect("a reason").contains("no GROUP BY"));
+
+    let asked = SPEC.replace("SELECT day, count(*) AS n, sum(amount) AS total", "SELECT count(*) AS n");
+    project.respec(&asked.replace("GROUP BY day", "\n    refresh: incremental"));
+    let refused = project.orchestrator(&["validate"]).expect(2).stderr;
+    assert!(refused.contains("gold.daily.refresh") && refused.contains("there is no GROUP BY"), "{refused}");
+}
+
+#[test]
+fn verify_finds_a_table_that_was_changed_and_rebuild_mends_it() {
+    let project = project(SPEC);
+    run(&project, 0);
+    // The rows of another query under the name of this one.
+    let folder = project.table_folder("gold.daily").join("_delta_log");
+    project.respec(&SPEC.replace("sum(amount) AS total", "sum(amount + 1) AS total"));
+    run(&project, 0);
+    let commit = folder.join(format!("{:020}.json", 2));
+    let text = fs::read_to_string(&commit).expect("a commit").replace("sum(amount + 1)", "sum(amount)");
+    fs::write(&commit, text).expect("written");
+    project.respec(SPEC);
+    let verdict = gold(&project, &["verify", "daily"]).expect(1);
+    assert!(verdict.stdout.contains("BROKEN  rows that differ: 2"), "{}", verdict.stdout);
+    assert!(verdict.stdout.contains("day 2024-05-02: total is 6.00 and should be 5.00"), "{}", verdict.stdout);
+    gold(&project, &["rebuild", "daily"]).expect(0);
+    gold(&project, &["verify", "daily"]).expect(0);
+    assert_eq!(totals(&project), ["2024-05-01 2 30.00", "2024-05-02 1 5.00"]);
+}
+
+#[test]
+fn rows_that_break_a_rule_never_become_visible() {
+    let checks = "    expectations:\n      positive: {check: total >= 0, action: fail}\n      small: {check: n < 2}\n    checks:\n      unique: {columns: [total]}\n      not_null: {columns: [day], severity: warn}\n      row_count: {min: 1, max: 3}\n";
+    let project = project(&format!("{SPEC}{checks}"));
+    let told = run(&project, 0);
+    assert!(told.contains("expectation `small` (n < 2) is not met by 1 row of 2"), "{told}");
+    let before = totals(&project);
+
+    land(&project, "2", "I,9,2024-05-09,-1.00,1\n");
+    let told = run(&project, 1);
+    assert!(told.contains("expectation `positive` (total >= 0) is not met by 1 row of 1: day 2024-05-09"), "{told}");
+    assert_eq!(totals(&project), before);
+    // It is mended; the new day has the total of another day, which no group that is computed shows.
+    land(&project, "3", "U,9,2024-05-09,5.00,2\n");
+    let told = run(&project, 1);
+    assert!(told.contains("`unique` (total) is broken by 1 value: total 5.00, 2 times"), "{told}");
+    assert_eq!(totals(&project), before);
+    land(&project, "4", "U,9,,6.00,3\n");
+    let told = run(&project, 0);
+    assert!(told.contains("`not_null` (day) is broken by 1 row: day NULL"), "{told}");
+    land(&project, "5", "I,10,2024-06-01,1.00,1\n");
+    assert!(run(&project, 1).contains("`row_count` is 4, not at least 1 and at most 3"));
+}
+
+#[test]
+fn rows_are_left_out_and_other_tables_are_asked() {
+    let checks = "    expectations:\n      many: {check: n > 1, action: drop}\n    checks:\n      relationships: {of_orders: {column: n, to: silver.orders, field: id, severity: warn}}\n      freshness: {column: day, within: 2 days, severity: warn}\n";
+    let project = project(&format!("{SPEC}{checks}"));
+    let told = run(&project, 0);
+    assert_eq!(totals(&project), ["2024-05-01 2 30.00"]);
+    assert!(told.contains("`freshness`: the newest `day` is 2024-05-01, older than 2 days"), "{told}");
+    land(&project, "2", "D,2,,,2\nU,3,2024-05-01,1.00,2\n");
+    let told = run(&project, 0);
+    assert!(told.contains("`relationships.of_orders` (n in silver.orders.id) is broken by 1 row"), "{told}");
+    assert_eq!(totals(&project), ["2024-05-01 2 11.00"]);
+    gold(&project, &["verify"]).expect(0);
+    let wrong = checks.replace("n > 1", "m > 1").replace("column: day", "column: dy");
+    project.respec(&format!("{SPEC}{wrong}"));
+    let refused = project.orchestrator(&["validate"]).expect(2).stderr;
+    assert!(refused.contains("gold.daily.expectations.many.check"), "{refused}");
+    assert!(refused.contains("gold.daily.checks.freshness.column") && refused.contains("`day`"), "{refused}");
+}
+
+#[test]
+fn two_runs_at_once_leave_what_one_would() {
+    let project = project(SPEC);
+    run(&project, 0);
+    for round in 2..5 {
+        land(
+            &project,
+            &format!("{round}"),
+            &format!("U,1,2024-05-0{round},10.00,{round}\nI,1{round},2024-05-0{round},1.00,{round}\n"),
+        );
+        let runs = [project.start_run(), project.start_run()];
+        for run in runs {
+            assert!(matches!(run.wait().code, Some(0 | 1)));
+        }
+        run(&project, 0);
+        gold(&project, &["verify"]).expect(0);
+    }
+}
