@@ -67,7 +67,7 @@ impl Asking<'_> {
         for expectation in &self.plan.checks.expectations {
             self.expect(expectation, new.rows(), &mut passed).await?;
         }
-        for rule in &self.plan.checks.rules {
+        for rule in &self.plan.rules() {
             let all = match &rest {
                 Some(rest) => rest.clone().union(self.of_table(passed.rows.clone(), rest)?)?,
                 None => passed.rows.clone(),

@@ -3,7 +3,7 @@
 use lake::TableName;
 use lake::spec::{Problem, SpecPath};
 
-use super::Compiler;
+use super::{Compiler, ModelPlan};
 use crate::sources::table_named;
 use crate::spec::{OnMiss, Severity};
 
@@ -74,12 +74,22 @@ pub enum Rule {
     },
 }
 
-impl ChecksPlan {
-    /// True when nothing is asked.
-    pub fn is_empty(&self) -> bool {
-        self.expectations.is_empty() && self.rules.is_empty()
+impl ModelPlan {
+    /// True when nothing is asked of the rows.
+    pub(crate) fn asks_nothing(&self) -> bool {
+        self.checks.expectations.is_empty() && self.rules().is_empty()
     }
 
+    /// What must hold of the table. Keys by which rows are replaced must be what they are said to be.
+    pub(crate) fn rules(&self) -> Vec<RulePlan> {
+        let keys = Rule::Unique(self.keys.clone());
+        let is_told = self.keys.is_empty() || self.checks.rules.iter().any(|rule| rule.rule == keys);
+        let of_keys = (!is_told).then_some(RulePlan { rule: keys, severity: Severity::Fail });
+        self.checks.rules.iter().cloned().chain(of_keys).collect()
+    }
+}
+
+impl ChecksPlan {
     /// The conditions by which rows are left out.
     pub(crate) fn drops(&self) -> Vec<String> {
         let drops = self.expectations.iter().filter(|expectation| expectation.action == OnMiss::Drop);
@@ -151,11 +161,6 @@ impl Compiler<'_> {
             let columns = check.columns.clone();
             let rule = if key == "unique" { Rule::Unique(columns) } else { Rule::NotNull(columns) };
             rules.push(RulePlan { rule, severity: check.severity });
-        }
-        // Keys by which rows are replaced must be what they are said to be.
-        if raw.unique.is_none() && !self.entry.raw.keys.is_empty() {
-            let rule = Rule::Unique(self.entry.raw.keys.clone());
-            rules.push(RulePlan { rule, severity: Severity::Fail });
         }
         if let Some(check) = &raw.row_count {
             if check.min.is_none() && check.max.is_none() {

@@ -38,7 +38,7 @@ pub(super) async fn replace(
     let Work { lake, plan, ctx, mut held, sources, txns } = work;
     let names: Vec<String> = shape.groups.iter().map(|group| group.name.clone()).collect();
     check_once(&held, session, &rows, &names, !plan.keys.is_empty()).await?;
-    let (rows, dropped, notes) = if plan.checks.is_empty() {
+    let (rows, dropped, notes) = if plan.asks_nothing() {
         (rows, 0, Vec::new())
     } else {
         let rest = rest(session, &held, touched, &names).await?;
