@@ -29,6 +29,7 @@ mod quarantine;
 mod races;
 mod rebuild;
 mod refresh;
+mod rules;
 mod sample;
 mod snapshots;
 mod tables;

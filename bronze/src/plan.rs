@@ -91,6 +91,23 @@ impl SourcePlan {
         matches!(&self.format, Format::Text(TextFormat::Json(_), _))
     }
 
+    /// Whether all columns of the records are text.
+    pub fn is_text(&self) -> bool {
+        matches!(&self.format, Format::Text(..)) && self.schema.hints.is_empty()
+    }
+
+    /// The columns of the records, where the spec names them all.
+    pub fn columns(&self) -> Option<Vec<String>> {
+        let Format::Text(TextFormat::Csv(Dialect { header: Header::Given { columns, leading_op }, .. }), _) =
+            &self.format
+        else {
+            return None;
+        };
+        let op = leading_op.then(|| "Op".to_owned());
+        let hints = self.schema.hints.iter().map(|hint| hint.name.clone());
+        Some(op.into_iter().chain(columns.iter().cloned()).chain(self.partition_columns.clone()).chain(hints).collect())
+    }
+
     /// The name of the source.
     pub fn source(&self) -> &str {
         &self.table.name

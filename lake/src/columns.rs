@@ -100,6 +100,12 @@ pub fn bronze_leading() -> Vec<Field> {
     ]
 }
 
+/// The type of a column of a bronze table whose data columns are text.
+pub fn landed_type(name: &str) -> DataType {
+    let own = bronze_leading().into_iter().find(|field| field.name().eq_ignore_ascii_case(name));
+    own.map_or(DataType::Utf8, |field| field.data_type().clone())
+}
+
 /// True for a column name that a source may not bring.
 pub fn is_technical(name: &str) -> bool {
     [FILE_PATH, FILE_SIZE, FILE_MODIFICATION_TIME, ROW_NUMBER, BATCH_ID, INGESTED_AT, RESCUED_DATA]

@@ -12,6 +12,7 @@ pub mod dedup;
 pub mod expect;
 mod facts;
 mod fold;
+mod generated;
 mod history;
 pub mod order;
 pub mod plan;
@@ -34,6 +35,6 @@ mod truncates;
 pub mod verify;
 pub mod written;
 
-pub use plan::{TablePlan, compile};
+pub use plan::{Arriving, TablePlan, compile};
 pub use refine::run;
 pub use replay::{reach, replay};

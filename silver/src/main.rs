@@ -32,7 +32,7 @@ impl Layer for Silver {
     const ABOUT: &'static str = "Brings silver tables up to date: the newest change of each key, from bronze";
 
     fn compile(document: &Document, header: &Header, problems: &mut Problems) -> Vec<TablePlan> {
-        let sources = document.names("bronze");
+        let sources: Vec<_> = document.names("bronze").into_iter().map(silver::Arriving::named).collect();
         let entries = document.section("silver", problems);
         entries.iter().filter_map(|entry| silver::compile(entry, &sources, header.timezone, problems)).collect()
     }

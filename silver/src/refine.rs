@@ -89,6 +89,9 @@ impl Refinement<'_> {
         };
         if after.is_some_and(|after| after >= upto) {
             self.check_source(after.unwrap_or_default(), upto).await?;
+            if let Some(mut table) = table {
+                self.set_rules(&mut table).await?;
+            }
             return self.nothing(Some(&bronze), None).await;
         }
         let held = table.map(|table| table.schema());

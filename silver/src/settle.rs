@@ -13,6 +13,7 @@ use lake::upsert::same_key;
 use lake::{Result, Table, columns};
 
 use crate::fold::{Folded, Shape};
+use crate::generated::Generated;
 use crate::history::COUNTED;
 use crate::read::Tally;
 use crate::refine::Refinement;
@@ -136,6 +137,10 @@ impl Refinement<'_> {
             is_partial: self.plan.partial.is_on(),
             truncate: truncate.clone(),
             remembered,
+            generated: match self.plan.partial.is_on() {
+                true => Generated::new(self.plan, &table.schema(), &session)?,
+                false => Generated::default(),
+            },
         };
         let deletes = match deletes {
             Some(deletes) => Some(deletes.with_column(lake::upsert::DELETE, lit(true))?),

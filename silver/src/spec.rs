@@ -10,9 +10,7 @@ use serde::Deserialize;
 #[schemars(extend(
     "required" = ["source", "keys"],
     "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = [
-        "select", "zorder_by", "constraints", "generated"
-    ]
+    "x-not-yet" = ["zorder_by"]
 ))]
 pub struct Table {
     /// The bronze source whose records are changes of this table.
@@ -66,6 +64,9 @@ pub struct Table {
     pub column_names: Map<String>,
     /// Without `columns`: the source columns to take, typed as the source types them (text for CSV and JSON).
     pub column_list: Vec<String>,
+    /// Derived or cleaned columns, `name: SQL` over the record as it was read (text, or the types of a typed source); the
+    /// result is cast to the declared type.
+    pub select: Map<String>,
     /// Columns to leave out of the table.
     pub except_column_list: Vec<String>,
     /// What becomes of source columns that `columns` does not name.
@@ -74,6 +75,10 @@ pub struct Table {
     pub on_cast_error: OnBadValue,
     /// Named SQL conditions that every row must meet.
     pub expectations: Map<Expectation>,
+    /// CHECK constraints of the Delta table, `name: SQL` over its columns; a row meets one when it is true (null is not).
+    pub constraints: Map<String>,
+    /// Generated columns of the Delta table, `column: SQL` over its other columns; the column's type is declared.
+    pub generated: Map<String>,
     /// What the table keeps of each key: 1, its current row; 2, every version of it. Default 1.
     #[schemars(range(min = 1, max = 2))]
     pub stored_as_scd_type: Option<u8>,

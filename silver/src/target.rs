@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use lake::commit::Txn;
+use lake::rules::Rule;
 use lake::schema::{Evolution, evolution};
 use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Result, Table, TableName, columns};
 
 use crate::change::Decoder;
 use crate::facts::rebuilt;
+use crate::generated::rules;
 use crate::plan::Columns;
 use crate::refine::Refinement;
 use crate::tombstones::{Owner, Tombstones};
@@ -71,6 +73,7 @@ impl Refinement<'_> {
         let definition = definition.with_stats_columns(&self.stats_columns(&wanted));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
         self.check_made_alike(&table)?;
+        self.check_no_new_generated(&table)?;
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {
@@ -99,7 +102,28 @@ impl Refinement<'_> {
         table.set_properties(&self.plan.properties, &app, &self.ctx.run).await?;
         let app = format!("{}:vectors", self.plan.table);
         table.allow_deletion_vectors(self.plan.deletion_vectors, &app, &self.ctx.run).await?;
+        self.set_rules(&mut table).await?;
         Ok(table)
+    }
+
+    /// Puts the rules of the spec on the table, where it has others.
+    pub(crate) async fn set_rules(&self, table: &mut Table) -> Result<()> {
+        let has_any = !self.plan.constraints.is_empty() || !self.plan.generated.is_empty();
+        if !has_any && Rule::of(table)?.is_empty() {
+            return Ok(());
+        }
+        let rules = rules(self.plan, &table.schema(), &self.lake.session()?)?;
+        let app = format!("{}:rules", self.plan.table);
+        table.set_rules(self.lake, &rules, &self.plan.keys, &app, &self.ctx.run).await
+    }
+
+    /// Refuses a generated column that is new to a table with rows: they lack what its expression gives.
+    fn check_no_new_generated(&self, table: &Table) -> Result<()> {
+        let is_new = |name: &str| table.schema().index_of(name).is_err();
+        let new = self.plan.generated.iter().find(|generated| is_new(&generated.name));
+        let Some(new) = new.filter(|_| table.file_count().is_ok_and(|files| files > 0)) else { return Ok(()) };
+        let message = format!("{} has rows, which lack the new generated column `{}`", self.plan.table, new.name);
+        Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()))
     }
 
     /// Refuses a table that was made by another plan, whether there is something new for it or not.

@@ -17,6 +17,7 @@ mod create;
 mod files;
 mod metadata;
 mod redefine;
+mod rules;
 mod swap;
 mod vectors;
 
@@ -38,6 +39,7 @@ pub(crate) use create::create;
 pub(crate) use files::is_void;
 pub use metadata::evolve;
 pub use redefine::redefine;
+pub use rules::Rules;
 pub use swap::Swap;
 
 /// How often one commit is tried before the error is given to the caller.

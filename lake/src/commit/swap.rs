@@ -17,7 +17,7 @@ use crate::write::discard;
 /// Files that are copied at a time.
 const COPIED_AT_ONCE: usize = 4;
 /// Properties of a table that say what its columns are; those of the other table take their place.
-const OF_COLUMNS: [&str; 2] = ["delta.constraints.", "delta.dataSkippingStatsColumns"];
+const OF_COLUMNS: [&str; 3] = ["delta.constraints.", "delta.dataSkippingStatsColumns", super::rules::OWN];
 
 /// How a table becomes another one.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Commit, Outcome, Txn};
 use crate::error::{Error, Result};
 use crate::names::RunId;
+use crate::rules::{Kind, Rule};
 use crate::table::Table;
 
 /// The property that allows deletion vectors.
@@ -34,7 +35,7 @@ impl Table {
         let metadata = snapshot.metadata().clone().add_config_key(property.0.clone(), property.1.clone());
         let mut actions = vec![Action::Metadata(metadata.map_err(DeltaTableError::from)?)];
         if allowed {
-            actions.extend(upgraded(snapshot.protocol(), self.properties()?)?.map(Action::Protocol));
+            actions.extend(upgraded(snapshot.protocol(), self.properties()?, &Rule::of(self)?)?.map(Action::Protocol));
         }
         let commit = Commit {
             point: "columns_committed",
@@ -59,7 +60,7 @@ impl Table {
 
 /// The protocol of a table with deletion vectors; `None` when it is that already. Features that the old version of the
 /// protocol implied are listed from then on: those that every writer knows, and those that the table uses.
-fn upgraded(held: &Protocol, properties: &HashMap<String, String>) -> Result<Option<Protocol>> {
+fn upgraded(held: &Protocol, properties: &HashMap<String, String>, rules: &[Rule]) -> Result<Option<Protocol>> {
     let broken =
         |error: serde_json::Error| Error::internal("the protocol of a table does not convert").with_source(error);
     let mut protocol = serde_json::to_value(held).map_err(broken)?;
@@ -75,8 +76,9 @@ fn upgraded(held: &Protocol, properties: &HashMap<String, String>) -> Result<Opt
         writers.extend(["appendOnly", "invariants"].map(str::to_owned));
         let is_on = |key: &str| properties.get(key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         writers.extend(is_on("delta.enableChangeDataFeed").then(|| "changeDataFeed".to_owned()));
-        let has_checks = properties.keys().any(|key| key.starts_with("delta.constraints."));
-        writers.extend(has_checks.then(|| "checkConstraints".to_owned()));
+        let has = |kind| rules.iter().any(|rule| rule.kind == kind);
+        writers.extend(has(Kind::Check).then(|| "checkConstraints".to_owned()));
+        writers.extend(has(Kind::Generated).then(|| "generatedColumns".to_owned()));
     }
     readers.insert(FEATURE.to_owned());
     writers.insert(FEATURE.to_owned());
@@ -98,7 +100,7 @@ mod tests {
         let old = json!({"minReaderVersion": 1, "minWriterVersion": 4});
         let old: Protocol = serde_json::from_value(old).expect("a protocol");
         let properties = HashMap::from([("delta.enableChangeDataFeed".to_owned(), "true".to_owned())]);
-        let new = upgraded(&old, &properties).expect("a protocol").expect("another one");
+        let new = upgraded(&old, &properties, &[]).expect("a protocol").expect("another one");
         let expected = json!({
             "minReaderVersion": 3,
             "minWriterVersion": 7,
@@ -106,6 +108,6 @@ mod tests {
             "writerFeatures": ["appendOnly", "changeDataFeed", "deletionVectors", "invariants"],
         });
         assert_eq!(serde_json::to_value(&new).expect("JSON"), expected);
-        assert!(upgraded(&new, &properties).expect("a protocol").is_none());
+        assert!(upgraded(&new, &properties, &[]).expect("a protocol").is_none());
     }
 }

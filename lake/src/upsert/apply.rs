@@ -7,7 +7,7 @@ use deltalake::protocol::{DeltaOperation, MergePredicate, SaveMode};
 
 use super::probe::Touched;
 use super::rewrite::Output;
-use super::{Probed, Upsert, Verdict, constraints, feed, fresh, mode, recommit, replace};
+use super::{Probed, Upsert, Verdict, feed, fresh, mode, recommit, replace};
 use crate::commit::{Commit, Outcome, Txn, is_void};
 use crate::error::{Error, Result};
 use crate::lakehouse::Lake;
@@ -60,7 +60,6 @@ pub(super) async fn apply(
     probed: &Probed,
     target: Target,
 ) -> Result<Outcome> {
-    constraints::check(lake, table, probed).await?;
     let started = lake.clock().now_micros();
     let plan = Plan::new(table, probed)?;
     // The new rows, the files written anew and the vectors have nothing to do with each other.

@@ -142,12 +142,16 @@ impl Probed {
 
 impl Upsert {
     /// Compares changes with the open version of `table`. `changes` has the columns of the table and
-    /// [`DELETE`]; at most one row per key.
+    /// [`DELETE`]; at most one row per key. New rows are held to the rules of the table here, before the caller commits
+    /// anything beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be read.
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be read, [`ErrorKind::Data`](crate::ErrorKind::Data)
+    /// when a row breaks a rule.
     pub async fn probe(&self, lake: &Lake, table: &Table, changes: &Staged) -> Result<Probed> {
-        probe::probe(self, lake, table, changes).await
+        let probed = probe::probe(self, lake, table, changes).await?;
+        constraints::check(self, lake, table, &probed).await?;
+        Ok(probed)
     }
 
     /// Commits probed changes to the version of `table` that they were probed against, and moves the table to the
@@ -156,7 +160,6 @@ impl Upsert {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when the changes may meet other rows by now: probe again.
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when a row breaks a constraint of the table.
     pub async fn apply(
         &self,
         lake: &Lake,

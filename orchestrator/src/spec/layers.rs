@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use bronze::SourcePlan;
 use lake::TableName;
 use lake::spec::{Document, Header, Problem, Problems, SpecPath};
-use silver::TablePlan;
+use silver::{Arriving, TablePlan};
 
 /// What a task does, by its layer.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(super) fn compile(
     }
     let plans: Vec<&SourcePlan> = jobs.iter().filter_map(|(_, job)| job.source()).collect();
     bronze::check_together(&plans, problems);
-    let sources = document.names("bronze");
+    let sources: Vec<Arriving> = document.names("bronze").into_iter().map(|name| arriving(name, &plans)).collect();
     for entry in document.section("silver", problems) {
         let plan = silver::compile(&entry, &sources, header.timezone, problems);
         jobs.extend(plan.map(|plan| (TableName::silver(&entry.name), Job::Silver(Box::new(plan)))));
@@ -106,6 +106,14 @@ fn check_models(jobs: &[(TableName, Job)], existing: &BTreeMap<TableName, Schema
     let place = |model: &gold::ModelPlan| SpecPath::of(["gold", &model.table.name]);
     if let Err(error) = gold::check_models(&models, known, place, problems) {
         tracing::warn!(%error, "the queries of models were not checked");
+    }
+}
+
+/// What a source says of the records that will land.
+fn arriving(name: String, plans: &[&SourcePlan]) -> Arriving {
+    match plans.iter().find(|plan| plan.source() == name) {
+        Some(plan) => Arriving { name, is_text: plan.is_text(), columns: plan.columns() },
+        None => Arriving::named(name),
     }
 }
 

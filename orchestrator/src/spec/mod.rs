@@ -5,6 +5,8 @@ mod layers;
 mod overrides;
 
 #[cfg(test)]
+mod quality_tests;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod tests;

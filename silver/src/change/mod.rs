@@ -1,6 +1,7 @@
 //! A bronze record becomes a change: what it does, its typed columns and sequence, or the reason why it cannot go on.
 
 mod checks;
+mod derived;
 mod inline;
 mod json;
 mod moved;
@@ -10,6 +11,7 @@ mod prepare;
 mod record;
 mod rescue;
 mod resolve;
+mod rules;
 mod unsent;
 mod view;
 mod whole;
@@ -20,20 +22,24 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, Reco
 use arrow::compute::{concat_batches, filter_record_batch, nullif};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use lake::columns::FileOrder;
+use lake::expression::Values;
 use lake::quarantine::Rejected;
 use lake::session::Session;
 use lake::upsert::DELETE;
 use lake::{Error, Result, columns};
 
+use self::derived::Derived;
 use self::moved::OldKeys;
 use self::notes::{absent_operation, absent_sequence};
 use self::operation::{Does, OperationReader};
 use self::prepare::Prepared;
 use self::rescue::Restored;
 use self::resolve::Resolved;
+use self::rules::Constraints;
 use self::unsent::Unsent;
 use self::view::{View, Viewed};
 use crate::expect::{Expectations, Tested};
+use crate::generated::Generated;
 use crate::plan::TablePlan;
 use crate::spec::{OnBad, OnBadValue, OnTruncate};
 
@@ -86,9 +92,12 @@ pub struct Decoder {
     plan: Arc<TablePlan>,
     bronze: SchemaRef,
     view: View,
+    derived: Derived,
     resolved: Resolved,
     operation: OperationReader,
     expectations: Expectations,
+    constraints: Constraints,
+    generated: Generated,
     schema: SchemaRef,
     sequence: Vec<String>,
     file_order: FileOrder,
@@ -121,11 +130,14 @@ impl Decoder {
     pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, file_order: FileOrder, session: &Session) -> Result<Self> {
         let bronze = &prepare::schema(bronze, plan.options.prepare);
         let view = View::new(&plan, bronze)?;
-        let resolved = Resolved::new(&plan, &view)?;
+        let derived = Derived::new(&plan, &view, session)?;
+        let resolved = Resolved::new(&plan, &view, &derived)?;
         let operation = OperationReader::new(&plan, bronze, &view, session)?;
         let mut notes: Vec<String> = absent_operation(&operation, &plan, bronze)?.into_iter().collect();
         notes.extend(absent_sequence(&resolved, &plan));
         let expectations = Expectations::new(&plan.expectations, &resolved.rows(), session)?;
+        let constraints = Constraints::new(&plan, &resolved.rows(), session)?;
+        let generated = Generated::new(&plan, &resolved.rows(), session)?;
         let mut order = vec![
             Field::new(DELETE, DataType::Boolean, false),
             Field::new(OP_RANK, DataType::Int32, false),
@@ -144,7 +156,21 @@ impl Decoder {
         let schema = Arc::new(Schema::new(fields.chain(order).collect::<Vec<_>>()));
         let sequence = plan.sequence_columns();
         let bronze = Arc::clone(bronze);
-        Ok(Self { plan, bronze, view, resolved, operation, expectations, schema, sequence, file_order, notes })
+        Ok(Self {
+            plan,
+            bronze,
+            view,
+            derived,
+            resolved,
+            operation,
+            expectations,
+            constraints,
+            generated,
+            schema,
+            sequence,
+            file_order,
+            notes,
+        })
     }
 
     /// The columns that hold the sequence.
@@ -197,11 +223,15 @@ impl Decoder {
             reject_value(&mut fates[row], text, &path, None);
         }
         let mut unsent = Unsent::none(batch.num_rows());
-        let typed = self.typed(&records, batch, (&viewed, &restored), &mut fates, &mut unsent)?;
+        let made = self.derived.values(&records, batch.num_rows())?;
+        records.extend(made.iter().map(|made| Arc::clone(&made.array)));
+        let mut typed = self.typed((&records, &made), batch, (&viewed, &restored), &mut fates, &mut unsent)?;
+        self.generate(&mut typed, &mut fates, &mut unsent)?;
         let old = self.old_keys(&viewed, &records, &typed, &mut fates)?;
         self.keys(&typed, &mut fates);
         self.not_null(&typed, &mut fates, &unsent);
         let held = self.expect(&typed, &mut fates, &unsent)?;
+        self.constrain(&typed, &mut fates, &unsent)?;
         self.stop(batch, &fates)?;
         self.collect((landed, &prepared), typed, old, &fates, held, &unsent)
     }
@@ -253,7 +283,7 @@ impl Decoder {
     /// The table's columns of every row; values that do not fit decide the fate of their row.
     fn typed(
         &self,
-        records: &[ArrayRef],
+        (records, made): (&[ArrayRef], &[Values]),
         batch: &RecordBatch,
         sent: (&Viewed<'_>, &Restored),
         fates: &mut [Fate],
@@ -262,8 +292,12 @@ impl Decoder {
         let mut typed = Vec::with_capacity(self.schema.fields().len());
         for (number, column) in self.resolved.columns().iter().enumerate() {
             let source = column.of(records, batch.num_rows());
-            let source = self.without_unsent((number, column), source, sent, fates, unsent);
-            let cast = column.cast(&source);
+            let source = match self.derived.of(&column.name) {
+                Some(_) => self.made_without_unsent((number, column), source, records, sent, fates, unsent),
+                None => self.without_unsent((number, column), source, sent, fates, unsent),
+            };
+            let mut cast = column.cast(&source);
+            self.derived.add_failed(&column.name, made, &mut cast, |row| !unsent.has(row, number));
             let is_key = self.plan.keys.contains(&column.name);
             for (row, text) in cast.bad {
                 // A delete needs only its key, a truncate not even that.
@@ -274,7 +308,9 @@ impl Decoder {
                 };
                 let lenient = self.plan.on_cast_error == OnBadValue::Null && !is_key && column.nullable;
                 if needed && !lenient {
-                    reject_value(&mut fates[row], text, &column.name, record::value(&source, row));
+                    let value = record::value(&source, row);
+                    let value = value.or_else(|| self.derived.of(&column.name)?.told(records, row));
+                    reject_value(&mut fates[row], text, &column.name, value);
                 }
             }
             let is_partition = self.plan.partition_by.contains(&column.name);
@@ -282,10 +318,15 @@ impl Decoder {
         }
         for (number, part) in self.resolved.sequence().iter().enumerate() {
             let source = part.column.of(records, batch.num_rows());
-            let cast = part.cast(&source);
+            let mut cast = part.cast(&source);
+            if part.is_derived {
+                self.derived.add_failed(&part.column.name, made, &mut cast, |_| true);
+            }
             for (row, text) in cast.bad {
                 let text = format!("part {} of the sequence: {text}", number + 1);
-                reject_value(&mut fates[row], text, &part.column.name, record::value(&source, row));
+                let value = record::value(&source, row);
+                let value = value.or_else(|| self.derived.of(&part.column.name)?.told(records, row));
+                reject_value(&mut fates[row], text, &part.column.name, value);
             }
             typed.push(cast.array);
         }
@@ -434,7 +475,7 @@ fn reject(fate: &mut Fate, kind: &'static str, text: String, column: Option<&Str
 
 /// Texts of a partition column with null for the empty one: it is the name of a folder, where nobody can tell the two
 /// apart. Delta: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization>.
-fn without_empty(values: ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn without_empty(values: ArrayRef) -> Result<ArrayRef> {
     let Some(texts) = values.as_string_opt::<i32>() else { return Ok(values) };
     let empty: BooleanArray = texts.iter().map(|text| Some(text == Some(""))).collect();
     Ok(if empty.true_count() == 0 { values } else { nullif(&values, &empty)? })

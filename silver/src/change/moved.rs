@@ -7,8 +7,10 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringAr
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::distinct;
 use lake::Result;
+use lake::expression::Values;
 use lake::upsert::DELETE;
 
+use super::derived::Input;
 use super::view::Viewed;
 use super::{Decoder, Fate, UNSENT, record, reject_value};
 
@@ -39,6 +41,16 @@ impl OldKeys {
     }
 }
 
+/// What a column held before; what it holds now where the record does not say.
+fn old_texts(viewed: &Viewed<'_>, new: ArrayRef, name: &str) -> ArrayRef {
+    let Some(texts) = new.as_string_opt::<i32>() else { return new };
+    let old = (0..texts.len()).map(|row| match viewed.old(row, name) {
+        Some(value) => value.map(Cow::into_owned),
+        None => texts.is_valid(row).then(|| texts.value(row).to_owned()),
+    });
+    Arc::new(old.collect::<StringArray>())
+}
+
 impl Decoder {
     /// The keys that records had before, where a record changes its key.
     pub(super) fn old_keys(
@@ -56,14 +68,16 @@ impl Decoder {
         let mut keys = Vec::new();
         for position in self.resolved.key_positions() {
             let column = &self.resolved.columns()[*position];
-            let new = column.of(records, rows);
-            let new = new.as_string::<i32>();
-            let old = (0..rows).map(|row| match viewed.old(row, &column.source) {
-                Some(value) => value.map(Cow::into_owned),
-                None => new.is_valid(row).then(|| new.value(row).to_owned()),
-            });
-            let old: ArrayRef = Arc::new(old.collect::<StringArray>());
-            let cast = column.cast(&old);
+            let (old, failed) = match self.derived.of(&column.name) {
+                Some(made) => {
+                    let old = |input: &Input| old_texts(viewed, input.of(records, rows), &input.name);
+                    let Values { array, failed } = made.values(rows, old)?;
+                    (array, failed)
+                }
+                None => (old_texts(viewed, column.of(records, rows), &column.source), Vec::new()),
+            };
+            let mut cast = column.cast(&old);
+            cast.bad.extend(failed);
             for (row, text) in cast.bad {
                 if matches!(fates[row], Fate::Upsert) {
                     reject_value(&mut fates[row], format!("before: {text}"), &column.name, record::value(&old, row));

@@ -10,6 +10,7 @@ use lake::schema::ColumnType;
 use lake::spec::did_you_mean;
 use lake::{Error, Result, TableName, columns};
 
+use super::derived::Derived;
 use super::view::View;
 use crate::plan::{Columns, Operation, SequencePart, TablePlan, sequence_type_of};
 use crate::sequence::{SequenceType, cast_sequence};
@@ -46,6 +47,8 @@ pub(super) struct ColumnSource {
 pub(super) struct SequenceSource {
     pub(super) column: ColumnSource,
     pub(super) kind: SequenceType,
+    /// Whether an expression makes it.
+    pub(super) is_derived: bool,
 }
 
 impl ColumnSource {
@@ -87,9 +90,9 @@ impl Resolved {
     /// # Errors
     /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a key or a part of the sequence is not there, or a column has
     /// a type that silver cannot hold.
-    pub(super) fn new(plan: &TablePlan, view: &View) -> Result<Self> {
+    pub(super) fn new(plan: &TablePlan, view: &View, derived: &Derived) -> Result<Self> {
         let source_name = TableName::bronze(&plan.source);
-        let finder = Finder { view, source_name: &source_name, zone: plan.zone };
+        let finder = Finder { view, derived, source_name: &source_name, zone: plan.zone };
         let mut columns: Vec<ColumnSource> = match &plan.columns {
             Columns::Declared(declared) => declared
                 .iter()
@@ -97,7 +100,7 @@ impl Resolved {
                     name: plan.column.name.clone(),
                     kind: plan.column.kind,
                     nullable: plan.column.nullable,
-                    position: view.row(&plan.source),
+                    position: derived.place(&plan.column.name).or_else(|| view.row(&plan.source)),
                     source: plan.source.clone(),
                     written: plan.written.clone(),
                     zone: plan.zone,
@@ -114,11 +117,13 @@ impl Resolved {
             if columns[*key].position.is_none() {
                 return Err(finder.absent(&columns[*key].name, "key"));
             }
+            derived.check_there(&columns[*key].name, "key", view, &source_name)?;
         }
         let sequence = plan.sequence.iter().map(|part| finder.sequence(part));
         let sequence = sequence.collect::<Result<Vec<_>>>()?;
-        let missing = columns.iter().filter(|column| column.position.is_none());
-        let missing = missing.map(|column| finder.describe(&column.name)).collect();
+        let is_made = |name: &str| plan.generated.iter().any(|generated| generated.name == name);
+        let missing = columns.iter().filter(|column| column.position.is_none() && !is_made(&column.name));
+        let missing = missing.map(|column| finder.describe(&column.name)).chain(derived.missing(view)).collect();
         let target = target(&columns, &sequence, plan);
         let nullable = target.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let rows = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
@@ -178,12 +183,16 @@ fn target(columns: &[ColumnSource], sequence: &[SequenceSource], plan: &TablePla
 
 struct Finder<'a> {
     view: &'a View,
+    derived: &'a Derived,
     source_name: &'a TableName,
     zone: Tz,
 }
 
 impl Finder<'_> {
     fn listed(&self, name: &str) -> Result<ColumnSource> {
+        if let Some(made) = self.derived.of(name) {
+            return Ok(self.column(name, made.kind(), self.derived.place(name)));
+        }
         let position = self.view.row(name);
         let kind = match position {
             Some(position) => self.kind(position)?,
@@ -223,8 +232,13 @@ impl Finder<'_> {
 
     fn sequence(&self, part: &SequencePart) -> Result<SequenceSource> {
         let SequencePart { source, kind, written, zone, .. } = part;
+        let made = self.derived.of(source).filter(|_| part.is_derived);
         let position = if part.of_row { self.view.row(source) } else { self.view.record(source) };
         let (held, position) = match (position, kind) {
+            _ if let Some(made) = made => {
+                self.derived.check_there(source, "sequence column", self.view, self.source_name)?;
+                (made.kind(), self.derived.place(source))
+            }
             (Some(position), _) => (self.kind(position)?, Some(position)),
             (None, Some(_)) if part.optional => (ColumnType::String, None),
             (None, _) => return Err(self.absent(source, "sequence column")),
@@ -239,7 +253,8 @@ impl Finder<'_> {
             }
         };
         let column = self.column(source, held, position);
-        Ok(SequenceSource { column: ColumnSource { written: written.clone(), zone: *zone, ..column }, kind })
+        let column = ColumnSource { written: written.clone(), zone: *zone, ..column };
+        Ok(SequenceSource { column, kind, is_derived: part.is_derived })
     }
 
     fn kind(&self, position: usize) -> Result<ColumnType> {

@@ -18,7 +18,7 @@ impl Unsent {
         Self(vec![None; rows])
     }
 
-    fn add(&mut self, row: usize, column: usize) {
+    pub(super) fn add(&mut self, row: usize, column: usize) {
         let bits = self.0[row].get_or_insert_default();
         if bits.len() <= column / 8 {
             bits.resize(column / 8 + 1, 0);

@@ -383,19 +383,26 @@ fn of_record(plan: &TablePlan) -> Vec<Inside> {
 /// What a plan needs of the row.
 fn of_row(plan: &TablePlan) -> Vec<Inside> {
     let has_inline = plan.options.inline_schema.is_some();
-    match &plan.columns {
-        Columns::Listed(names) => {
-            names.iter().map(|name| Inside { is_plain: has_inline, ..Inside::text(name) }).collect()
-        }
+    let as_text = |name: &str| Inside { is_plain: has_inline, ..Inside::text(name) };
+    let is_made = |name: &str| plan.select.iter().any(|made| made.name == name);
+    let mut inside: Vec<Inside> = match &plan.columns {
+        Columns::Listed(names) => names.iter().filter(|name| !is_made(name)).map(|name| as_text(name)).collect(),
         Columns::Declared(declared) => declared
             .iter()
+            .filter(|plan| !is_made(&plan.column.name))
             .map(|plan| Inside {
                 path: plan.source.clone(),
                 is_plain: has_inline && matches!(plan.written, Written::Plain),
                 is_decimal: has_inline && matches!(plan.column.kind, ColumnType::Decimal(..)),
             })
             .collect(),
+    };
+    for name in plan.select.iter().flat_map(|made| made.expression.names()) {
+        if !inside.iter().any(|known| known.path == *name) {
+            inside.push(as_text(name));
+        }
     }
+    inside
 }
 
 fn first(path: &str) -> &str {

@@ -56,6 +56,8 @@ impl Decoder {
         let viewed = self.view.of(&texts, 1);
         let mut records = restored.batch.columns().to_vec();
         records.extend(viewed.record_columns().columns);
+        records.extend(viewed.row_columns(|_| false).columns);
+        records.extend(self.derived.values(&records, 1)?.into_iter().map(|made| made.array));
         let parts = self.resolved.sequence().iter();
         parts.map(|part| Ok(ScalarValue::try_from_array(&part.cast(&part.column.of(&records, 1)).array, 0)?)).collect()
     }

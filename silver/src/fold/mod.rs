@@ -26,6 +26,7 @@ use lake::{Error, Result, TableName, columns};
 use self::group::Group;
 use self::output::Output;
 use crate::change::UNSENT;
+use crate::generated::Generated;
 use crate::history::COUNTED;
 use crate::order::oldest_first;
 use crate::position::{Position, Positions};
@@ -59,6 +60,8 @@ pub(crate) struct Shape {
     pub(crate) truncate: Option<Truncate>,
     /// The truncate that is remembered.
     pub(crate) remembered: Option<Truncate>,
+    /// The columns that are computed of whole rows.
+    pub(crate) generated: Generated,
 }
 
 /// What became of the changes.
@@ -213,7 +216,7 @@ impl Folder {
 
     /// The finished changes. Of the batches at hand those stay that the open group needs.
     fn flush(&mut self) -> Result<RecordBatch> {
-        let flushed = self.output.flush(&self.pool)?;
+        let flushed = self.shape.generated.fill(self.output.flush(&self.pool)?, &self.shape.keys)?;
         let mut needed = vec![false; self.pool.len()];
         needed[..self.fixed].fill(true);
         if let Some((_, group)) = &mut self.open {

@@ -10,6 +10,7 @@ use lake::session::Session;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 use lake::upsert::WriteMode;
 
+use super::arriving::Arriving;
 use super::{ColumnPlan, Columns, ExpectationPlan, Kept, Operation, Partial, Paths, SequencePart};
 use crate::condition::condition;
 use crate::preset::{Options, placeholders};
@@ -21,6 +22,8 @@ use crate::written::{WRITTEN_TYPE_NAMES, Written};
 pub(super) struct Check<'a> {
     pub(super) entry: &'a Entry<Table>,
     pub(super) preset: &'a Options,
+    /// What is known of the source.
+    pub(super) source: Arriving,
     pub(super) zone: Tz,
     pub(super) problems: &'a mut Problems,
 }
@@ -28,15 +31,6 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     pub(super) fn at(&self, key: &str) -> SpecPath {
         self.entry.path.key(key)
-    }
-
-    pub(super) fn source(&mut self, sources: &[String]) {
-        let name = &self.entry.raw.source;
-        if !name.is_empty() && !sources.contains(name) {
-            let message = format!("`{name}` is not a source of `bronze`");
-            let known = sources.iter().map(String::as_str);
-            self.problems.add(Problem::at(&self.at("source"), message).did_you_mean(name, known));
-        }
     }
 
     pub(super) fn operation(&mut self) -> Operation {
@@ -132,8 +126,12 @@ impl Check<'_> {
                 let hint = "declare `columns:` (name: type), or list source columns in `column_list:`";
                 self.problems.add(Problem::at(&self.entry.path, "the table has no columns").hint(hint));
             }
-            self.names("column_list", raw.column_list.iter().map(String::as_str));
-            return Columns::Listed(raw.column_list.clone());
+            // What an expression makes joins those that are listed.
+            let made = raw.select.keys().filter(|name| !raw.column_list.iter().any(|listed| listed == name));
+            let listed: Vec<String> =
+                raw.column_list.iter().map(String::as_str).chain(made).map(str::to_owned).collect();
+            self.names("column_list", listed.iter().map(String::as_str));
+            return Columns::Listed(listed);
         }
         if !raw.column_list.is_empty() {
             let message = "`columns` and `column_list` both say which columns the table has";
@@ -224,6 +222,7 @@ impl Check<'_> {
             source: declared.map_or_else(|| name.to_owned(), |column| column.source.clone()),
             kind: None,
             of_row: declared.is_some(),
+            is_derived: !is_around && self.entry.raw.select.contains_key(name),
             optional,
             written: Written::Plain,
             zone: self.zone,

@@ -1,19 +1,24 @@
 //! From the options of a table to a plan with resolved names; every problem at once.
 
+mod arriving;
 mod check;
 mod extracts;
 mod kept;
 mod known;
 mod properties;
+mod rules;
+mod select;
 
 use chrono_tz::Tz;
 use lake::TableName;
 use lake::columns;
+use lake::expression::Expression;
 use lake::schema::{Column, ColumnType};
 use lake::spec::{Entry, Problems};
 use lake::upsert::DELETE;
 use lake::upsert::WriteMode;
 
+pub use self::arriving::Arriving;
 use self::check::Check;
 pub(crate) use self::kept::position_names;
 pub use self::kept::{Kept, Tracked};
@@ -56,12 +61,18 @@ pub struct TablePlan {
     pub sequence: Vec<SequencePart>,
     /// The columns of the table.
     pub columns: Columns,
+    /// The columns that expressions make.
+    pub select: Vec<SelectPlan>,
     /// Whether other columns of the source join the table, and which of them do not.
     pub joining: Option<Vec<String>>,
     /// What becomes of a value that does not fit.
     pub on_cast_error: OnBadValue,
     /// The conditions on rows.
     pub expectations: Vec<ExpectationPlan>,
+    /// The CHECK constraints of the table.
+    pub constraints: Vec<RulePlan>,
+    /// Its generated columns.
+    pub generated: Vec<RulePlan>,
     /// Whether files are full extracts, and what is allowed to them.
     pub snapshot: Option<SnapshotPlan>,
     /// What the table keeps of each key.
@@ -146,6 +157,24 @@ pub struct ColumnPlan {
     pub zone: Tz,
 }
 
+/// A column that an expression over the record makes.
+#[derive(Debug, Clone)]
+pub struct SelectPlan {
+    /// The column.
+    pub name: String,
+    /// The expression.
+    pub expression: Expression,
+}
+
+/// A rule on the rows of a table: a constraint with its condition, a generated column with its expression.
+#[derive(Debug, Clone)]
+pub struct RulePlan {
+    /// The name of the constraint, or the column.
+    pub name: String,
+    /// Its SQL over the columns of the table.
+    pub expression: Expression,
+}
+
 /// Where the values are in a record, as paths; where the record itself is the row, there is none.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
@@ -166,6 +195,8 @@ pub struct SequencePart {
     pub kind: Option<SequenceType>,
     /// Whether it is a value of the row, and not of the record around it.
     pub of_row: bool,
+    /// Whether it is a column that an expression makes; `source` is its name then.
+    pub is_derived: bool,
     /// Whether the source may lack it: it is the preset's word, not the spec's.
     pub optional: bool,
     /// How the source writes it.
@@ -187,18 +218,20 @@ pub struct ExpectationPlan {
     pub max_fraction: Option<f64>,
 }
 
-/// Checks the options of a table. `sources` are the names of the bronze sources, `zone` is that of the pipeline.
+/// Checks the options of a table. `sources` are the bronze sources, `zone` is that of the pipeline.
 /// Returns a plan when the options themselves are sound; problems go to `problems`.
-pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mut Problems) -> Option<TablePlan> {
+pub fn compile(entry: &Entry<Table>, sources: &[Arriving], zone: Tz, problems: &mut Problems) -> Option<TablePlan> {
     let before = problems.len();
     let preset = options(entry.raw.cdc);
-    let mut check = Check { entry, preset: &preset, zone, problems };
+    let mut check = Check { entry, preset: &preset, source: Arriving::default(), zone, problems };
     check.source(sources);
     let paths = check.paths();
     let operation = check.operation();
     let columns = check.columns();
+    let select = check.select(&columns);
     check.keys(&columns);
     let sequence = check.sequence(&columns);
+    check.source_columns(&columns, &sequence);
     let snapshot = check.snapshot(&paths, &operation);
     let kept = check.kept(&columns);
     let partial = check.partial(&kept);
@@ -206,6 +239,8 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
     check.partitions(&columns);
     check.undeclared(&paths);
     let expectations = check.expectations(&columns);
+    let constraints = check.constraints(&columns);
+    let generated = check.generated(&columns, &sequence);
     let write_mode = check.write_mode();
     let properties = check.properties();
     let raw = &entry.raw;
@@ -225,9 +260,12 @@ pub fn compile(entry: &Entry<Table>, sources: &[String], zone: Tz, problems: &mu
         on_null_key: raw.on_null_key,
         sequence,
         columns,
+        select,
         joining: adds.then(|| raw.except_column_list.clone()),
         on_cast_error: raw.on_cast_error,
         expectations,
+        constraints,
+        generated,
         snapshot,
         kept,
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
@@ -267,9 +305,13 @@ impl TablePlan {
     /// What decides which rows a change meets and what it does to them: keys, sequence and operation. Rows that were
     /// made by one of these cannot be brought up to date by another.
     pub fn identity(&self) -> String {
-        let parts = self.sequence.iter().map(|part| match part.kind {
-            Some(kind) => format!("{} {kind}", part.source),
-            None => part.source.clone(),
+        let parts = self.sequence.iter().map(|part| {
+            let made = self.select.iter().find(|made| part.is_derived && made.name == part.source);
+            let source = made.map_or_else(|| part.source.clone(), SelectPlan::text);
+            match part.kind {
+                Some(kind) => format!("{source} {kind}"),
+                None => source,
+            }
         });
         let operation = match &self.operation {
             Operation::Upsert => "none".to_owned(),
@@ -279,6 +321,8 @@ impl TablePlan {
             Operation::Condition(condition) => condition.clone(),
         };
         let sequence = parts.collect::<Vec<_>>().join(", ");
+        let made = |key: &String| self.select.iter().find(|made| made.name == *key).map(SelectPlan::text);
+        let keys: Vec<String> = self.keys.iter().map(|key| made(key).unwrap_or_else(|| key.clone())).collect();
         let Paths { row, before, delete_row } = &self.paths;
         let named = [("row", row), ("before", before), ("delete_row", delete_row)];
         let paths = named.iter().filter_map(|(name, path)| Some(format!("; {name} {}", path.as_ref()?)));
@@ -292,7 +336,7 @@ impl TablePlan {
         let more = truncates.chain(kept).collect::<String>();
         format!(
             "keys {}; sequence {sequence}; deletes by {operation}{paths}{extracts}{}{more}",
-            self.keys.join(", "),
+            keys.join(", "),
             self.kept.identity()
         )
     }
@@ -315,6 +359,13 @@ impl TablePlan {
     /// Whether the sequence of the table ends with what a change did: deletes are older than what is alike otherwise.
     pub fn ranks_deletes(&self) -> bool {
         self.options.deletes_first && !self.sequence.is_empty() && self.kept == Kept::Current && self.snapshot.is_none()
+    }
+}
+
+impl SelectPlan {
+    /// The column with its expression.
+    fn text(&self) -> String {
+        format!("{} = {}", self.name, self.expression.sql().trim())
     }
 }
 

@@ -188,6 +188,8 @@ impl Group {
             "null_key" => format!("choose keys that every record has and {anew}; or"),
             "unknown_op" => format!("set `on_unknown_op: ignore`, or list the operation and {anew}; then"),
             "expectation" | "evaluation" => "mend the condition in the spec, then".to_owned(),
+            "constraint" => "mend the constraint in the spec, then".to_owned(),
+            "generated" => format!("mend the expression of `{column}` in `generated`, then"),
             "cut" => return Some("land the file again as a whole, then `quarantine discard` what was cut".to_owned()),
             _ => "say in the spec how such records are written, then".to_owned(),
         };
