@@ -7,7 +7,7 @@ use lake::{Clock, Error, Lake};
 use serde_json::{Map, Value, json};
 
 use crate::run::Place;
-use crate::spec::Project;
+use crate::spec::{Job, Project};
 use crate::tools::quarantine::{Choice, Wish, groups, replay, show};
 use cli::rows::{Csv, Json, Text};
 use cli::{Failure, Output, Printer};
@@ -160,7 +160,11 @@ async fn list_groups(project: &Project, args: &List, clock: Clock, printer: &Pri
     let lake = project.header.lake(&project.folder, clock)?;
     let status = args.status.map(Standing::status).into_iter().collect();
     let choice = Choice::of(project, &lake, &args.which.wish(), status).await?;
-    let groups = groups::groups(&lake, &choice).await?;
+    let mut groups = groups::groups(&lake, &choice).await?;
+    groups::note_needed(&mut groups, |table, column| {
+        let task = lake::TableName::parse(table).and_then(|table| project.task(&table));
+        task.is_some_and(|task| matches!(&task.job, Job::Silver(plan) if plan.needs(column)))
+    });
     match args.output {
         Format::Table if groups.is_empty() => printer.data(&nothing(&lake, &args.which, args.status).await?)?,
         Format::Table => printer.data(&groups::text(&groups))?,

@@ -287,6 +287,16 @@ impl TablePlan {
         )
     }
 
+    /// Whether a change needs a value of a column that can be read, or read as null only where the record says so: a
+    /// key, a part of the sequence, a column that must not be null.
+    pub fn needs(&self, column: &str) -> bool {
+        self.keys.iter().any(|key| key == column)
+            || self.sequence.iter().any(|part| part.source == column)
+            || self.columns.declared(column).is_some_and(|plan| {
+                !plan.column.nullable || self.sequence.iter().any(|part| part.of_row && part.source == plan.source)
+            })
+    }
+
     /// The names of the sequence columns of the table.
     pub fn sequence_columns(&self) -> Vec<String> {
         (0..self.sequence.len() + usize::from(self.ranks_deletes())).map(columns::sequence).collect()

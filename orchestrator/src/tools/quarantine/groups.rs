@@ -26,6 +26,8 @@ pub(crate) struct Group {
     reason_kind: String,
     column: Option<String>,
     status: Status,
+    /// Whether the table needs a value of the column in every row, by the present spec.
+    is_needed: bool,
     records: u64,
     first_seen_us: i64,
     last_seen_us: i64,
@@ -53,6 +55,13 @@ pub(crate) async fn groups(lake: &Lake, choice: &Choice) -> Result<Vec<Group>> {
     Ok(groups.into_values().collect())
 }
 
+/// Notes which groups are about a column that may not become null: `is_needed` knows it of a table and a column.
+pub(crate) fn note_needed(groups: &mut [Group], is_needed: impl Fn(&str, &str) -> bool) {
+    for group in groups {
+        group.is_needed = group.column.as_deref().is_some_and(|column| is_needed(&group.refused_by, column));
+    }
+}
+
 fn add(groups: &mut BTreeMap<Key, Group>, source: &str, record: Record) {
     let kind = record.reason_kind.clone();
     let key = (source.to_owned(), record.refused_by.clone(), kind, record.column.clone(), record.status);
@@ -73,6 +82,7 @@ fn add(groups: &mut BTreeMap<Key, Group>, source: &str, record: Record) {
                 reason_kind,
                 column,
                 status,
+                is_needed: false,
                 records,
                 first_seen_us,
                 last_seen_us,
@@ -183,6 +193,7 @@ impl Group {
         let column = self.column.as_deref().unwrap_or("the column");
         let anew = "make the table anew with `silver rebuild`";
         let mend = match self.reason_kind.as_str() {
+            "cast" if self.is_needed => format!("give `{column}` another type and {anew}; or"),
             "cast" => format!("set `on_cast_error: \"null\"`, or give `{column}` another type and {anew}; then"),
             "not_null" => format!("let `{column}` be null and {anew}; or"),
             "null_key" => format!("choose keys that every record has and {anew}; or"),
@@ -220,4 +231,39 @@ fn totals(groups: &[Group]) -> String {
     let counts: Vec<String> = counts.map(|(records, status)| format!("{} {status}", thousands(records))).collect();
     let all = groups.iter().map(|group| group.records).sum();
     format!("{}: {}", counted_records(all), counts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_that_is_needed_is_not_to_become_null() {
+        let record = |column: &str| Record {
+            batch_id: 1,
+            file_path: "a.csv".to_owned(),
+            row_number: 1,
+            refused_by: "silver.t".to_owned(),
+            reason_kind: "cast".to_owned(),
+            reason: "no number".to_owned(),
+            column: Some(column.to_owned()),
+            value: None,
+            record: None,
+            header: None,
+            first_seen_us: 0,
+            run_id: "r".to_owned(),
+            status: Status::Open,
+            status_at_us: None,
+            status_by: None,
+            replay: None,
+        };
+        let mut groups = BTreeMap::new();
+        add(&mut groups, "s", record("id"));
+        add(&mut groups, "s", record("note"));
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        note_needed(&mut groups, |table, column| (table, column) == ("silver.t", "id"));
+        let next: Vec<String> = groups.iter().filter_map(Group::next).collect();
+        assert!(!next[0].contains("on_cast_error") && next[0].contains("quarantine discard"), "{next:?}");
+        assert!(next[1].contains("on_cast_error: \"null\""), "{next:?}");
+    }
 }
