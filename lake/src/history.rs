@@ -13,7 +13,7 @@ use crate::names::TableName;
 use crate::table::Table;
 
 /// So many versions in a row that are older than a moment tell that those before them are as well.
-const OLDER_VERSIONS: usize = 8;
+pub(crate) const OLDER_VERSIONS: usize = 8;
 
 /// One version of a table.
 #[derive(Debug, Clone, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use deltalake::DeltaTable;
-use deltalake::kernel::Action;
 use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
+use deltalake::kernel::{Action, LogicalFileView};
 
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -315,6 +315,16 @@ impl Table {
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
+}
+
+/// A file with what is deleted of it: its path, and where its deletion vector is. A path comes again when rows of its
+/// file are marked.
+pub(crate) type FileId = (String, Option<(String, Option<i32>)>);
+
+/// What tells a file of a version from all others.
+pub(crate) fn file_id(file: &LogicalFileView) -> FileId {
+    let vector = file.deletion_vector_descriptor().map(|vector| (vector.path_or_inline_dv, vector.offset));
+    (file.path().into_owned(), vector)
 }
 
 /// The schema of a loaded table in plain Arrow types.

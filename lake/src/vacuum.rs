@@ -20,8 +20,9 @@ use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::clock::Clock;
-use crate::commit::actions_of;
+use crate::commit::logged;
 use crate::error::{Context, Error, Result};
+use crate::history::OLDER_VERSIONS;
 use crate::lakehouse::Lake;
 use crate::table::Table;
 use crate::vectors::path_of;
@@ -97,15 +98,24 @@ async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<Strin
     if !table.protocol()?.features.iter().any(|feature| feature == "deletionVectors") {
         return Ok(vectors);
     }
+    // Those of versions that look older than `since`.
+    let (mut before, mut older) = (HashSet::new(), 0);
     for number in (0..=table.version()).rev() {
-        let Ok(actions) = actions_of(table, number).await else { break };
+        let Some(actions) = logged(table, number).await? else { break };
         let committed = actions.iter().find_map(|action| match action {
             Action::CommitInfo(info) => info.timestamp.and_then(DateTime::from_timestamp_millis),
             _ => None,
         });
-        // This version stood then. Of the vectors that it brought, those that are not live any more were removed by a
-        // version that was seen; those that it removed itself were gone by then.
+        // The newest version before stood then. Of the vectors that it brought, those that are not live any more were
+        // removed by a version that was seen; those that it removed itself were gone by then. A clock that was wrong for
+        // a moment does not end the search.
         if committed.is_some_and(|committed| committed < since) {
+            older += 1;
+        } else {
+            older = 0;
+            vectors.extend(before.drain());
+        }
+        if older == OLDER_VERSIONS {
             break;
         }
         for action in actions {
@@ -115,6 +125,7 @@ async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<Strin
                 _ => None,
             };
             if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
+                let vectors = if older > 0 { &mut before } else { &mut vectors };
                 vectors.insert(path_of(&vector.path_or_inline_dv)?.to_string());
             }
         }

@@ -259,12 +259,23 @@ async fn is_in_log(table: &Table, before: u64, commit: &Commit) -> Result<bool> 
 /// [`ErrorKind::Store`] when the log does not have it or cannot be read.
 pub(crate) async fn actions_of(table: &Table, number: u64) -> Result<Vec<Action>> {
     let place = || format!("reading version {number} of {}", table.name());
-    let bytes = table.delta().log_store().read_commit_entry(number).await.context(place)?;
-    let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::Store, "the log does not have it").context(place()))?;
+    let actions = logged(table, number).await?;
+    actions.ok_or_else(|| Error::new(ErrorKind::Store, "the log does not have it").context(place()))
+}
+
+/// The same; `None` when the log does not have the version any more.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the log cannot be read.
+pub(crate) async fn logged(table: &Table, number: u64) -> Result<Option<Vec<Action>>> {
+    let place = || format!("reading version {number} of {}", table.name());
+    let Some(bytes) = table.delta().log_store().read_commit_entry(number).await.context(place)? else {
+        return Ok(None);
+    };
     let actions = serde_json::Deserializer::from_slice(&bytes).into_iter();
-    actions
-        .collect::<serde_json::Result<_>>()
-        .map_err(|error| Error::new(ErrorKind::Store, "the log cannot be read").with_source(error).context(place()))
+    let actions = actions.collect::<serde_json::Result<_>>();
+    let broken = |error| Error::new(ErrorKind::Store, "the log cannot be read").with_source(error).context(place());
+    actions.map(Some).map_err(broken)
 }
 
 /// A file by its path and by what is deleted of it: a path comes again when rows of its file are marked.

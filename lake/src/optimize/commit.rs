@@ -2,45 +2,49 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use deltalake::kernel::{Action, LogicalFileView};
+use deltalake::kernel::Action;
 use deltalake::protocol::DeltaOperation;
 
 use super::{Done, Figures, Optimize};
 use crate::commit::{Commit, Standing};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::names::RunId;
-use crate::table::Table;
+use crate::table::{FileId, Table, file_id as id};
 use crate::write::discard;
 
 /// How often other writers may come first.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Commits bins, as many of them as are still what they were.
+/// Commits bins, as many of them as are still what they were: the files of the open version, which may be newer than the
+/// one that the bins are of.
 ///
 /// # Errors
 /// As [`Table::commit`].
-pub(super) async fn commit(asked: &Optimize, table: &mut Table, mut done: Vec<Done>, run: &RunId) -> Result<Figures> {
-    let before = Standing::of(table)?;
+pub(super) async fn commit(
+    asked: &Optimize,
+    table: &mut Table,
+    standing: &Standing,
+    mut done: Vec<Done>,
+    run: &RunId,
+) -> Result<Figures> {
     let mut figures = Figures::default();
     for attempt in 1.. {
+        let (still, touched) = still_live(table, done)?;
+        give_up(table, &touched).await;
+        figures.bins_skipped += touched.len() as u64;
+        done = still;
         if done.is_empty() {
             break;
+        }
+        if *standing != Standing::of(table)? {
+            give_up(table, &done).await;
+            let message = format!("the columns or properties of {} have changed meanwhile", table.name());
+            return Err(Error::new(ErrorKind::Conflict, message));
         }
         let sum = done.iter().fold(Figures::default(), |sum, done| sum.and(figures_of(done)));
         match table.commit(commit_of(asked, &done, sum, run)).await {
             Ok(_) => return Ok(figures.and(sum)),
-            Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS_MAX => {
-                if before != Standing::of(table)? {
-                    give_up(table, &done).await;
-                    return Err(error);
-                }
-                let live: HashSet<FileId> = table.delta().snapshot()?.log_data().iter().map(|file| id(&file)).collect();
-                let (still, touched): (Vec<Done>, Vec<Done>) =
-                    done.into_iter().partition(|done| done.bin.files.iter().all(|file| live.contains(&id(file))));
-                give_up(table, &touched).await;
-                figures.bins_skipped += touched.len() as u64;
-                done = still;
-            }
+            Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS_MAX => {}
             Err(error) => {
                 // After other failures the files may yet be named by a commit.
                 if error.kind() == ErrorKind::Conflict {
@@ -51,6 +55,12 @@ pub(super) async fn commit(asked: &Optimize, table: &mut Table, mut done: Vec<Do
         }
     }
     Ok(figures)
+}
+
+/// The bins whose files the open version has, and the others.
+fn still_live(table: &Table, done: Vec<Done>) -> Result<(Vec<Done>, Vec<Done>)> {
+    let live: HashSet<FileId> = table.delta().snapshot()?.log_data().iter().map(|file| id(&file)).collect();
+    Ok(done.into_iter().partition(|done| done.bin.files.iter().all(|file| live.contains(&id(file)))))
 }
 
 async fn give_up(table: &Table, done: &[Done]) {
@@ -99,12 +109,4 @@ fn figures_of(done: &Done) -> Figures {
         rows: done.written.rows,
         ..done.bin.figures()
     }
-}
-
-/// A file with what is deleted of it.
-type FileId = (String, Option<(String, Option<i32>)>);
-
-fn id(file: &LogicalFileView) -> FileId {
-    let vector = file.deletion_vector_descriptor().map(|vector| (vector.path_or_inline_dv, vector.offset));
-    (file.path().into_owned(), vector)
 }

@@ -20,6 +20,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 pub(crate) use self::bins::tags_of;
 use self::bins::{Facts, Kind};
+use crate::commit::Standing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
@@ -29,7 +30,6 @@ use crate::write::Written;
 
 /// The size of data files in bytes, unless another is asked for.
 pub const FILE_SIZE_BYTES: u64 = 128 * 1024 * 1024;
-/// Bins whose files one commit takes away at most: what is done by then stays done.
 const BINS_PER_COMMIT: usize = 64;
 
 /// What is asked for.
@@ -43,11 +43,19 @@ pub struct Optimize {
     pub partitions: Vec<(String, Option<String>)>,
     /// Bytes that a file should have.
     pub file_size: u64,
+    /// Groups of files that one commit takes away at most: what is done by then stays done.
+    pub bins_per_commit: usize,
 }
 
 impl Default for Optimize {
     fn default() -> Self {
-        Self { zorder_by: Vec::new(), full: false, partitions: Vec::new(), file_size: FILE_SIZE_BYTES }
+        Self {
+            zorder_by: Vec::new(),
+            full: false,
+            partitions: Vec::new(),
+            file_size: FILE_SIZE_BYTES,
+            bins_per_commit: BINS_PER_COMMIT,
+        }
     }
 }
 
@@ -91,6 +99,21 @@ struct Bin {
 }
 
 impl Bin {
+    /// Fails unless the rows that were written are those that the log says the files have.
+    fn check(&self, written: &Written) -> Result<()> {
+        let rows = |file: &LogicalFileView| {
+            let deleted = file.deletion_vector_descriptor().map_or(0, |vector| vector.cardinality);
+            Some((file.num_records()? as u64).saturating_sub(u64::try_from(deleted).unwrap_or(0)))
+        };
+        match self.files.iter().map(rows).sum::<Option<u64>>() {
+            Some(rows) if rows != written.rows => {
+                let message = format!("{rows} rows were to be written anew and {} were", written.rows);
+                Err(Error::internal(message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What going through with it takes away.
     fn figures(&self) -> Figures {
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
@@ -128,15 +151,16 @@ impl Optimize {
     /// As [`plan`](Self::plan), [`ErrorKind::Store`] when files cannot be read or written, [`ErrorKind::Conflict`] when
     /// the table's columns or properties change meanwhile. What was committed until then stays.
     pub async fn run(&self, lake: &Lake, table: &mut Table, run: &RunId) -> Result<Figures> {
+        let standing = Standing::of(table)?;
         let mut bins = self.bins(table)?.into_iter();
         let mut figures = Figures::default();
         loop {
-            let some: Vec<Bin> = bins.by_ref().take(BINS_PER_COMMIT).collect();
+            let some: Vec<Bin> = bins.by_ref().take(self.bins_per_commit).collect();
             if some.is_empty() {
                 return Ok(figures);
             }
             let done = self.write(lake, table, some).await?;
-            figures = figures.and(commit::commit(self, table, done, run).await?);
+            figures = figures.and(commit::commit(self, table, &standing, done, run).await?);
         }
     }
 
@@ -151,6 +175,7 @@ impl Optimize {
                         Kind::Join => join::write(&table, &bin.files, asked.file_size).await?,
                         Kind::Cluster => cluster::write(&lake, &table, &bin.files, &asked).await?,
                     };
+                    bin.check(&written)?;
                     Ok::<_, Error>(Done { bin, written })
                 });
                 done.await.map_err(|error| Error::internal("a writer ended early").with_source(error))?

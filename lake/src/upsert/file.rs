@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
 use deltalake::kernel::{Add, LogicalFileView, Remove};
@@ -165,8 +165,10 @@ impl OpenFile {
         let fields = schema.fields().iter().filter(|field| self.files.partition_by.contains(field.name()));
         let constant = |field: &Arc<Field>| {
             let text = self.partition.get(field.name()).cloned().flatten().filter(|text| !text.is_empty());
-            let value = cast(&StringArray::from(vec![text]), field.data_type())?;
-            Ok((field.as_ref().clone(), value))
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            let value = cast_with_options(&StringArray::from(vec![text]), field.data_type(), &strict);
+            let place = || format!("partition `{}` of `{}` of {}", field.name(), self.source.path, self.files.name);
+            Ok((field.as_ref().clone(), value.context(place)?))
         };
         fields.map(constant).collect()
     }

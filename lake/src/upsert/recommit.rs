@@ -9,7 +9,7 @@ use super::{Probed, Upsert, probe};
 use crate::commit::{Commit, Outcome, actions_of};
 use crate::error::{ErrorKind, Result};
 use crate::lakehouse::Lake;
-use crate::table::Table;
+use crate::table::{FileId, Table, file_id as id};
 
 /// How often the same files are committed before the work is done again.
 const ATTEMPTS_MAX: u32 = 5;
@@ -60,12 +60,4 @@ async fn fits(upsert: &Upsert, lake: &Lake, before: &Table, now: &Table, probed:
     }
     let is_new = |file: &LogicalFileView| !held.contains(&id(file));
     Ok(!probe::meets(upsert, lake, now, &probed.changes, is_new).await?)
-}
-
-/// A file with what is deleted of it.
-type FileId = (String, Option<(String, Option<i32>)>);
-
-fn id(file: &LogicalFileView) -> FileId {
-    let vector = file.deletion_vector_descriptor().map(|vector| (vector.path_or_inline_dv, vector.offset));
-    (file.path().into_owned(), vector)
 }

@@ -58,6 +58,7 @@ pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u
         full: args.full,
         partitions: args.partitions.clone(),
         file_size: args.target_file_size.map_or(FILE_SIZE_BYTES, ByteSize::as_bytes),
+        ..Optimize::default()
     };
     if asked.file_size == 0 {
         return Err(Error::spec("`--target-file-size` is 0").hint("write for example `128MiB`").into());
