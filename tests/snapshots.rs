@@ -257,7 +257,7 @@ async fn story() {
     let error = days.backfill("2024-04-30", "2024-04-30").await.expect_err("a day before the table");
     assert!(error.contains("2024-04-30 cannot be recorded") && error.contains("the table was made later"), "{error}");
     let error = days.backfill("2024-05-07", "2024-05-07").await.expect_err("a day to come");
-    assert!(error.contains("2024-05-07 is not over yet"), "{error}");
+    assert!(error.contains("2024-05-07 is to come"), "{error}");
 }
 
 /// What may happen to a table over days, with days that no run saw.

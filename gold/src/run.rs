@@ -11,7 +11,7 @@ use lake::commit::redoing;
 use lake::history::Timeline;
 use lake::report::TaskReport;
 use lake::run::RunContext;
-use lake::{Lake, Result};
+use lake::{Error, Lake, Result};
 
 use crate::plan::{Plan, SnapshotPlan};
 use crate::snapshot::{Past, Which};
@@ -65,6 +65,10 @@ pub async fn backfill(
 ) -> Result<()> {
     let today = lake.clock().today(zone);
     let (first, last) = (*days.start(), *days.end());
+    if last > today {
+        let error = Error::spec(format!("{last} is to come: in {zone} today is {today}"));
+        return Err(error.hint("end with a day that is over, or with today"));
+    }
     // What cannot be is told before anything is done.
     let mut earlier = Vec::new();
     for day in first.iter_days().take_while(|day| *day <= last && *day != today) {
@@ -78,8 +82,9 @@ pub async fn backfill(
             told(day, &done(lake, Plan::Snapshot(plan.clone()), ctx, which).await?);
         }
     }
-    if last >= today {
-        told(today, &done(lake, Plan::Snapshot(plan.clone()), ctx, Which::Today(today)).await?);
+    if last == today {
+        // The day may have ended meanwhile.
+        told(today, &record(lake, plan, ctx, zone, today).await?);
     }
     Ok(())
 }

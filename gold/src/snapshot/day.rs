@@ -11,17 +11,18 @@ use datafusion::logical_expr::{ident, lit};
 use deltalake::kernel::Action;
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::commit::Txn;
+use lake::history::check_readable;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::{Session, reference};
 use lake::table::Definition;
-use lake::{Context, Lake, Result, Table};
+use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use super::changed::{self, changes, shaped};
 use super::days::{self, Days};
 use super::layout::Layout;
 use super::state::{current, date, living};
-use super::{retention, strategy_name};
+use super::{day_app, retention, strategy_name};
 use crate::answer;
 use crate::plan::SnapshotPlan;
 use crate::publish::{Publication, Target};
@@ -138,9 +139,36 @@ impl Day<'_> {
         };
         let upto = |rows: DataFrame| -> Result<DataFrame> { shaped(living(rows, keys)?, layout) };
         let state = upto(like(before, layout)?.union(of_day.clone())?)?;
-        let state_later = upto(history.filter(ident(SNAPSHOT_DATE).lt_eq(date(later)))?)?;
-        let of_later = changes(state, state_later, layout, plan, later)?;
+        // The later day may have columns that the source had not yet on this one.
+        let layout_later = layout.of_table(plan);
+        let state_later = match plan.compare_columns.is_empty() {
+            true => upto(history.filter(ident(SNAPSHOT_DATE).lt_eq(date(later)))?)?,
+            // A row that differs in other columns alone is not recorded, so the source itself must tell.
+            false => {
+                let source = self.source_on(table, later).await?;
+                let session = self.lake.session()?;
+                session.register(&source).await?;
+                let kept = layout.kept.iter().map(ident).collect::<Vec<_>>();
+                shaped(current(&session, &source).await?.select(kept)?, layout)?
+            }
+        };
+        let of_later = changes(state, state_later, &layout_later, plan, later)?;
         Ok(Change { frame: of_day.union(of_later)?, replaced: vec![self.day, later], carried: 0, cut: None })
+    }
+
+    /// The source as a recorded day has it.
+    async fn source_on(&self, table: &Table, day: NaiveDate) -> Result<Table> {
+        let source = &self.plan.source;
+        let version = table.txn_version(&day_app(self.plan, day)).await?.and_then(|held| u64::try_from(held).ok());
+        let gone = || {
+            let message = format!("{} cannot be recorded", self.day);
+            let hint =
+                format!("{day}, which follows it, would have to be compared again: {source} is not there as it was");
+            Error::new(ErrorKind::Table, message).hint(hint)
+        };
+        let then = self.lake.table_at(source, version.ok_or_else(gone)?).await?;
+        check_readable(&then, &self.lake.existing(source).await?).await.map_err(|error| gone().with_source(error))?;
+        Ok(then)
     }
 
     /// The same change, which also takes away the days that are too old.

@@ -65,6 +65,21 @@ impl Layout {
         Ok(Self { schema, kept, compared, known, nullable_keys })
     }
 
+    /// The same with all columns of the table to compare, whatever a source had of them at some time; where the spec names
+    /// the columns that make a row differ, those.
+    pub(super) fn of_table(&self, plan: &SnapshotPlan) -> Self {
+        let own = |name: &String| [SNAPSHOT_DATE, CHANGE].contains(&name.as_str()) || plan.keys.contains(name);
+        let names = self.schema.fields().iter().map(|field| field.name().clone()).filter(|name| !own(name));
+        let compared = if plan.compare_columns.is_empty() { names.collect() } else { plan.compare_columns.clone() };
+        Self {
+            schema: Arc::clone(&self.schema),
+            kept: self.kept.clone(),
+            compared,
+            known: self.known.clone(),
+            nullable_keys: self.nullable_keys,
+        }
+    }
+
     /// How keys are compared: null meets null where a key column may be null.
     pub(super) fn same_key(&self) -> Operator {
         if self.nullable_keys { Operator::IsNotDistinctFrom } else { Operator::Eq }

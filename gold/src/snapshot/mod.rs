@@ -94,9 +94,8 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     let day = which.day();
     let version = i64::try_from(source.version()).unwrap_or(i64::MAX);
     let newest = held.version_of(&plan.source, &recipe).await?;
-    let day_app = format!("{}:{day}", source_app(&plan.table, &plan.source));
     let of_day = match &held_table {
-        Some(table) => table.txn_version(&day_app).await?,
+        Some(table) => table.txn_version(&day_app(plan, day)).await?,
         None => None,
     };
     let same = held.recipe.as_ref() == Some(&recipe);
@@ -104,6 +103,10 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     let recorded = is_today && plan.strategy == Strategy::ChangedOnly && newest.is_some_and(|newest| newest >= version);
     if same && (recorded || of_day.is_some_and(|held| held >= version)) {
         return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), [&source]));
+    }
+    if !is_today && !same && held.recipe.is_some() {
+        let message = format!("{} has other options or another source than when its last day was recorded", plan.table);
+        return Err(Error::new(ErrorKind::Table, message).hint("record today first: `gold run`"));
     }
     if is_today && let Some(later) = later_day(plan, held_table.as_ref(), day)? {
         let mut report = answer::up_to_date(&plan.table, held_table.as_ref(), [&source]);
@@ -113,7 +116,7 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
 
     let mut txns = vec![
         Txn::new(source_app(&plan.table, &plan.source), newest.map_or(version, |newest| newest.max(version))),
-        Txn::new(day_app, version),
+        Txn::new(day_app(plan, day), version),
     ];
     if !same {
         txns.push(held.next_change(&plan.table).await?);
@@ -121,6 +124,11 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     // Old days go when a new one comes.
     let cut = if is_today && of_day.is_none() { cut(plan, day) } else { None };
     Day { lake, plan, ctx, day, cut }.record(&source, held_table, &recipe, txns).await
+}
+
+/// The application of the source's version that a day holds.
+fn day_app(plan: &SnapshotPlan, day: NaiveDate) -> String {
+    format!("{}:{day}", source_app(&plan.table, &plan.source))
 }
 
 /// The first day that `retention` keeps when `today` is the present one.

@@ -10,7 +10,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use chrono_tz::Tz;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use lake::session::Session;
 use lake::{Error, ErrorKind, Lake, Result, Table, TableName};
 
@@ -34,31 +34,48 @@ const DAY: &str = "day ";
 /// # Errors
 /// [`ErrorKind::Query`] when a version does not follow the name of a table.
 pub(crate) fn rewritten(sql: &str) -> Result<String> {
-    // Texts keep their escapes: they are written again as they are read.
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize();
-    let Ok(tokens) = tokens else { return Ok(sql.to_owned()) };
-    let (mut out, mut is_same) = (Vec::with_capacity(tokens.len()), true);
-    let mut rest = &tokens[..];
-    while let Some((token, after)) = rest.split_first() {
-        match (call(rest)?, as_of(rest)) {
+    // Names keep their escapes: those that become others are written as they are read.
+    let spans = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize_with_location();
+    let Ok(spans) = spans else { return Ok(sql.to_owned()) };
+    let texts = texts(sql, &spans);
+    let tokens: Vec<Token> = spans.into_iter().map(|span| span.token).collect();
+    let (mut out, mut at): (Vec<(Token, String)>, usize) = (Vec::with_capacity(tokens.len()), 0);
+    while let Some(token) = tokens.get(at) {
+        match (call(&tokens[at..])?, as_of(&tokens[at..])) {
             (Some((name, taken)), _) => {
-                out.extend(name);
-                (rest, is_same) = (&rest[taken..], false);
+                out.extend(name.map(|token| (token.clone(), token.to_string())));
+                at += taken;
             }
             (None, Some((text, taken))) => {
                 rename(&mut out, &text)?;
-                (rest, is_same) = (&rest[taken..], false);
+                at += taken;
             }
             (None, None) => {
-                if is_misplaced(token, out.last()) {
+                if is_misplaced(token, out.last().map(|(token, _)| token)) {
                     return Err(misplaced());
                 }
-                out.push(token.clone());
-                rest = after;
+                out.push((token.clone(), texts[at].to_owned()));
+                at += 1;
             }
         }
     }
-    Ok(if is_same { sql.to_owned() } else { out.iter().map(Token::to_string).collect() })
+    Ok(out.into_iter().map(|(_, text)| text).collect())
+}
+
+/// The text of each token, up to the next one.
+fn texts<'a>(sql: &'a str, tokens: &[TokenWithSpan]) -> Vec<&'a str> {
+    let mut starts = Vec::with_capacity(tokens.len() + 1);
+    let (mut line, mut column) = (1, 1);
+    for (at, character) in sql.char_indices() {
+        let next = tokens.get(starts.len()).map(|token| (token.span.start.line, token.span.start.column));
+        if next == Some((line, column)) {
+            starts.push(at);
+        }
+        (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+    }
+    starts.resize(tokens.len(), sql.len());
+    let ends = starts.iter().skip(1).copied().chain([sql.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &sql[*start..end]).collect()
 }
 
 /// What is asked for at the beginning of these tokens, as `v3` or a time, and how many tokens say so.
@@ -133,13 +150,16 @@ fn number(word: &str) -> Option<u64> {
 }
 
 /// Makes the name that ends the query so far one of a version.
-fn rename(out: &mut [Token], text: &str) -> Result<()> {
+fn rename(out: &mut [(Token, String)], text: &str) -> Result<()> {
     // Tables of the lake are named by layer, so a dot comes before the name; an alias has none.
     match out {
-        [.., Token::Period, Token::Word(word)] => {
-            // A name is what it was; in quotes it may have any character.
-            word.value = format!("{}@{text}", word.value);
-            word.quote_style = Some('"');
+        [.., (Token::Period, _), (token @ Token::Word(_), written)] => {
+            if let Token::Word(word) = token {
+                // A name is what it was; in quotes it may have any character.
+                word.value = format!("{}@{text}", word.value);
+                word.quote_style = Some('"');
+            }
+            *written = token.to_string();
             Ok(())
         }
         _ => Err(misplaced()),
@@ -219,6 +239,10 @@ mod tests {
                 "SELECT 'O''Brien', \"a\"\"b\" FROM silver.\"a@v1\" WHERE x = 'a'' OR ''b'",
             ),
             ("SELECT version AS of FROM t", "SELECT version AS of FROM t"),
+            (
+                "SELECT E'it\\'s \\\\d+', U&'\\0041'\n, 'ü' -- é\n FROM silver.a\nVERSION AS OF 3 WHERE x ~ E'\\\\d'",
+                "SELECT E'it\\'s \\\\d+', U&'\\0041'\n, 'ü' -- é\n FROM silver.\"a@v3\" WHERE x ~ E'\\\\d'",
+            ),
             ("SELECT as_of, 'as_of(' FROM t as_of", "SELECT as_of, 'as_of(' FROM t as_of"),
             (
                 "SELECT * FROM as_of('gold.p', DATE '2024-05-01') a JOIN AS_OF ( 'gold.p' , '2024-05-02' ) b USING (id)",
