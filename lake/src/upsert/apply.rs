@@ -48,7 +48,9 @@ impl<'a> Plan<'a> {
                 plan.marked.push(file);
             }
         }
-        plan.with_feed = !plan.anew.is_empty() && feed::is_enabled(table)?;
+        // Of a file that goes with a vector, delta-rs takes the rows that were deleted before for those that go now.
+        let is_misread = plan.gone.iter().any(|file| !file.deleted.is_empty());
+        plan.with_feed = (!plan.anew.is_empty() || is_misread) && feed::is_enabled(table)?;
         Ok(plan)
     }
 }
