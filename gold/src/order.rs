@@ -41,6 +41,7 @@ mod tests {
             unstable: BTreeSet::new(),
             refresh: Refresh::Auto,
             partition_by: Vec::new(),
+            zorder_by: Vec::new(),
             keys: Vec::new(),
             reset_allowed: true,
             checks: crate::plan::ChecksPlan::default(),

@@ -38,6 +38,8 @@ pub struct ModelPlan {
     pub refresh: Refresh,
     /// The partition columns.
     pub partition_by: Vec<String>,
+    /// The columns that upkeep clusters the table by.
+    pub zorder_by: Vec<String>,
     /// The columns that identify a row, where the user names them.
     pub keys: Vec<String>,
     /// Whether all rows may be replaced where a refresh of groups will not do.
@@ -50,8 +52,8 @@ pub struct ModelPlan {
 
 impl ModelPlan {
     /// The options that name columns of the result.
-    pub(crate) fn named_columns(&self) -> [(&'static str, &[String]); 2] {
-        [("partition_by", &self.partition_by), ("keys", &self.keys)]
+    pub(crate) fn named_columns(&self) -> [(&'static str, &[String]); 3] {
+        [("partition_by", &self.partition_by), ("zorder_by", &self.zorder_by), ("keys", &self.keys)]
     }
 }
 
@@ -167,6 +169,11 @@ impl Compiler<'_> {
         ];
         self.foreign(&given, "a snapshot (`snapshot_of`), and this is a model (`query`)");
         self.once("partition_by", &raw.partition_by);
+        self.once("zorder_by", &raw.zorder_by);
+        for name in raw.zorder_by.iter().filter(|name| raw.partition_by.contains(name)) {
+            let hint = Some("its values lie apart already; name another one".to_owned());
+            self.add("zorder_by", format!("`{name}` is a partition column"), hint);
+        }
         self.once("keys", &raw.keys);
         let found = match sources(query) {
             Ok(found) => found,
@@ -186,6 +193,7 @@ impl Compiler<'_> {
             unstable: found.unstable,
             refresh: raw.refresh.unwrap_or_default(),
             partition_by: raw.partition_by.clone(),
+            zorder_by: raw.zorder_by.clone(),
             keys: raw.keys.clone(),
             reset_allowed: raw.reset_allowed.unwrap_or(true),
             checks: self.checks(),

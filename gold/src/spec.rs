@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = ["zorder_by", "properties", "description"]
+    "x-not-yet" = ["properties", "description"]
 ))]
 pub struct Table {
     /// A model: the SQL query whose result is the table. It names tables as `layer.table`.
@@ -21,6 +21,9 @@ pub struct Table {
     pub reset_allowed: Option<bool>,
     /// A model: columns of the result whose values become folders of the table.
     pub partition_by: Vec<String>,
+    /// A model: columns of the result that queries filter by; `orchestrator table optimize` puts rows that are near each
+    /// other in them near each other in files.
+    pub zorder_by: Vec<String>,
     /// A model: named SQL conditions that every row must meet, asked before the commit.
     pub expectations: Map<Expectation>,
     /// A model: what must hold of the table as a whole, asked before the commit.

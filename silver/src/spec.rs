@@ -9,8 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["source", "keys"],
-    "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = ["zorder_by"]
+    "x-aliases" = {"unique_key": "keys"}
 ))]
 pub struct Table {
     /// The bronze source whose records are changes of this table.
@@ -92,6 +91,9 @@ pub struct Table {
     pub tombstone_retention: Option<Duration>,
     /// Columns whose values become folders of the table. An empty text there becomes null.
     pub partition_by: Vec<String>,
+    /// Columns that queries filter by: `orchestrator table optimize` puts rows that are near each other in them near each
+    /// other in files.
+    pub zorder_by: Vec<String>,
     /// Whether the table records its changes as Delta's change data feed. Default true.
     pub change_data_feed: Option<bool>,
     /// Properties of the Delta table, `key: value`: `delta.logRetentionDuration: interval 60 days`, or keys of your own.

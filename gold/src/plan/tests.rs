@@ -62,8 +62,8 @@ fn an_entry_is_one_or_the_other() {
 
 #[test]
 fn what_is_not_built_yet_is_refused() {
-    let (_, problems) = compiled("x:\n  query: SELECT 1 AS a\n  zorder_by: [a]");
-    assert!(problems[0].contains("`zorder_by` is not supported yet"), "{problems:?}");
+    let (_, problems) = compiled("x:\n  query: SELECT 1 AS a\n  description: an answer");
+    assert!(problems[0].contains("`description` is not supported yet"), "{problems:?}");
 }
 
 #[test]

@@ -48,6 +48,15 @@ impl Job {
         }
     }
 
+    /// The columns that the spec has the table clustered by.
+    pub(crate) fn zorder_by(&self) -> &[String] {
+        match self {
+            Self::Silver(plan) => &plan.zorder_by,
+            Self::Gold(plan) => plan.model().map_or(&[], |model| &model.zorder_by),
+            Self::Bronze(_) => &[],
+        }
+    }
+
     /// The key of the spec that names what the task reads.
     pub(super) fn reading_key(&self) -> &'static str {
         match self {

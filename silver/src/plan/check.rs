@@ -261,9 +261,16 @@ impl Check<'_> {
 
     pub(super) fn partitions(&mut self, columns: &Columns) {
         let names = columns.names();
-        for name in self.entry.raw.partition_by.iter().filter(|name| !names.contains(&name.as_str())) {
-            let problem = Problem::at(&self.at("partition_by"), format!("`{name}` is not a column of the table"));
-            self.problems.add(problem.did_you_mean(name, names.iter().copied()));
+        let raw = &self.entry.raw;
+        for (key, list) in [("partition_by", &raw.partition_by), ("zorder_by", &raw.zorder_by)] {
+            for name in list.iter().filter(|name| !names.contains(&name.as_str())) {
+                let problem = Problem::at(&self.at(key), format!("`{name}` is not a column of the table"));
+                self.problems.add(problem.did_you_mean(name, names.iter().copied()));
+            }
+        }
+        for name in raw.zorder_by.iter().filter(|name| raw.partition_by.contains(name)) {
+            let problem = Problem::at(&self.at("zorder_by"), format!("`{name}` is a partition column"));
+            self.problems.add(problem.hint("its values lie apart already; name another one"));
         }
         if !names.is_empty() && names.iter().all(|name| self.entry.raw.partition_by.iter().any(|part| part == name)) {
             self.problems.add(Problem::at(&self.at("partition_by"), "every column is a partition column"));

@@ -81,6 +81,8 @@ pub struct TablePlan {
     pub tombstone_retention_millis: u64,
     /// The partition columns.
     pub partition_by: Vec<String>,
+    /// The columns that upkeep clusters the table by.
+    pub zorder_by: Vec<String>,
     /// Properties of the Delta table, beside those that follow from other options.
     pub properties: Vec<(String, String)>,
     /// Whether the table has a change data feed.
@@ -270,6 +272,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[Arriving], zone: Tz, problems: &
         kept,
         tombstone_retention_millis: raw.tombstone_retention.map_or(TOMBSTONE_RETENTION_MILLIS, |kept| kept.as_millis()),
         partition_by: raw.partition_by.clone(),
+        zorder_by: raw.zorder_by.clone(),
         change_data_feed: raw.change_data_feed.unwrap_or(true),
         properties,
         write_mode,

@@ -43,7 +43,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         Command::List(args) => look::list(&lake, args, printer).await,
         Command::History(args) => look::history(&lake, args, printer).await,
         Command::Describe(args) => look::describe(&lake, args, printer).await,
-        Command::Optimize(args) => optimize::run(&lake, args, printer).await,
+        Command::Optimize(args) => optimize::run(project, &lake, args, printer).await,
         Command::Vacuum(args) => vacuum::run(&lake, args, printer).await,
     }
 }

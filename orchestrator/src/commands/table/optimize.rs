@@ -9,6 +9,7 @@ use lake::{Error, Lake, TableName};
 use serde_json::{Value, json};
 
 use super::chosen;
+use crate::spec::Project;
 use cli::{Failure, Output, Printer};
 
 /// Files were put together. Details: the figures, by table.
@@ -27,11 +28,11 @@ const OPTIMIZED: &str = "optimize";
 pub(super) struct Args {
     /// The tables: `silver.orders`; none is every table of the lake
     tables: Vec<String>,
-    /// The columns, separated by commas, that queries filter by
+    /// The columns, separated by commas, that queries filter by. Default: `zorder_by` of the spec
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     zorder_by: Vec<String>,
-    /// Also files that are clustered by these columns already
-    #[arg(long, requires = "zorder_by")]
+    /// Also files that are clustered already
+    #[arg(long)]
     full: bool,
     /// Only partitions with this value: `day=2024-05-01`; `day=` is null. May be given several times
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = partition)]
@@ -52,7 +53,7 @@ fn partition(text: &str) -> Result<(String, Option<String>), String> {
     Ok((column.trim().to_owned(), Some(value.to_owned()).filter(|value| !value.is_empty())))
 }
 
-pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
+pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
     let asked = Optimize {
         zorder_by: args.zorder_by.clone(),
         full: args.full,
@@ -71,7 +72,11 @@ pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u
     let context = RunContext::new(lake);
     let (mut told, mut failure) = (Vec::new(), None);
     for name in chosen(lake, &args.tables).await? {
-        match one(lake, &name, &asked, args.dry_run, &context).await {
+        let mut asked = asked.clone();
+        if asked.zorder_by.is_empty() {
+            asked.zorder_by = project.task(&name).map(|task| task.job.zorder_by().to_vec()).unwrap_or_default();
+        }
+        match one(lake, &name, asked, args.dry_run, &context).await {
             Ok(Some(figures)) => told.push((name, figures)),
             Ok(None) => {}
             Err(error) => {
@@ -104,7 +109,7 @@ pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u
 async fn one(
     lake: &Lake,
     name: &TableName,
-    asked: &Optimize,
+    asked: Optimize,
     dry_run: bool,
     context: &RunContext,
 ) -> Result<Option<Figures>, Error> {
