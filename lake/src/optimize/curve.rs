@@ -74,7 +74,7 @@ impl Ranks {
         let all = self.sorted.len().max(1);
         let rank = |row: arrow::row::Row<'_>| {
             let less = self.sorted.partition_point(|held| held.row() < row);
-            u16::try_from(less * usize::from(u16::MAX) / all).unwrap_or(u16::MAX)
+            u16::try_from((less << RANK_BITS) / all).unwrap_or(u16::MAX)
         };
         Ok(rows.iter().map(rank).collect())
     }
