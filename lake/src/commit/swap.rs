@@ -8,7 +8,7 @@ use futures::StreamExt;
 use object_store::ObjectStoreExt;
 use serde_json::{Map, Value};
 
-use super::{Commit, Outcome, Redo, Txn, is_void};
+use super::{Commit, Outcome, Redo, Txn, is_void, settled};
 use crate::error::{Context, Error, Result};
 use crate::names::RunId;
 use crate::table::Table;
@@ -24,8 +24,14 @@ const OF_COLUMNS: [&str; 3] = ["delta.constraints.", "delta.dataSkippingStatsCol
 pub struct Swap<'a> {
     /// The table that was made aside.
     pub with: &'a Table,
-    /// The transactions that make it happen once.
+    /// The number of the swap. A table that holds it, or a higher one, is left as it is.
+    pub once: Txn,
+    /// The other transactions of the commit.
     pub txns: Vec<Txn>,
+    /// A property that both have; what this table has there stays under the second name.
+    pub replaced: (&'static str, &'static str),
+    /// Rows of the table that was made aside.
+    pub rows: u64,
     /// The fault point of the commit.
     pub point: &'static str,
     /// The run that commits.
@@ -40,29 +46,36 @@ impl Table {
     /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be copied, and as [`Table::commit`].
     pub async fn become_like(&mut self, swap: Swap<'_>) -> Result<Outcome> {
         let files = self.copy_files_of(swap.with).await?;
-        let rows = files.iter().filter_map(|file| file.get_stats().ok().flatten()).map(|stats| stats.num_records);
-        let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(0)).sum();
-        let (clock, mut redo) = (self.clock().clone(), Redo::default());
-        let outcome = loop {
-            let commit = Commit {
-                point: swap.point,
-                txns: swap.txns.clone(),
-                operation: DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate: None },
-                actions: self.actions_of_swap(swap.with, &files)?,
-                blind_append: false,
-                metrics: BTreeMap::from([("numOutputRows", rows)]),
-                run: swap.run.clone(),
-            };
-            // The table has moved on to its newest version after a conflict.
-            match self.commit(commit).await {
-                Err(error) if redo.again(&clock, &error).await => {}
-                answer => break answer,
-            }
-        };
+        let outcome = self.swapped(&swap, &files).await;
         if is_void(&outcome) {
             discard(self, &files).await;
         }
         outcome
+    }
+
+    async fn swapped(&mut self, swap: &Swap<'_>, files: &[Add]) -> Result<Outcome> {
+        let (clock, mut redo, begun) = (self.clock().clone(), Redo::default(), self.version());
+        loop {
+            let commit = Commit {
+                point: swap.point,
+                txns: std::iter::once(&swap.once).chain(&swap.txns).cloned().collect(),
+                operation: DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate: None },
+                actions: self.actions_of_swap(swap, files)?,
+                blind_append: false,
+                metrics: BTreeMap::from([("numOutputRows", swap.rows)]),
+                run: swap.run.clone(),
+            };
+            // The number alone decides: the other transactions are not those of a later swap. It may have come on top of
+            // ours, whose answer was lost.
+            if self.txn_version(&swap.once.app).await?.is_some_and(|held| held >= swap.once.version) {
+                return Ok(settled(self, begun, &commit).await);
+            }
+            // The table has moved on to its newest version after a conflict.
+            match self.commit(commit).await {
+                Err(error) if redo.again(&clock, &error).await => {}
+                answer => return answer,
+            }
+        }
     }
 
     /// Copies the data files of another table to this one, where no commit names them yet.
@@ -90,9 +103,9 @@ impl Table {
         }
     }
 
-    fn actions_of_swap(&self, other: &Self, files: &[Add]) -> Result<Vec<Action>> {
-        let (own, theirs) = (self.delta().snapshot()?, other.delta().snapshot()?);
-        let mut actions = vec![Action::Metadata(metadata(own.metadata(), theirs.metadata())?)];
+    fn actions_of_swap(&self, swap: &Swap<'_>, files: &[Add]) -> Result<Vec<Action>> {
+        let (own, theirs) = (self.delta().snapshot()?, swap.with.delta().snapshot()?);
+        let mut actions = vec![Action::Metadata(metadata(own.metadata(), theirs.metadata(), swap.replaced)?)];
         actions.extend(protocol(own.protocol(), theirs.protocol())?.map(Action::Protocol));
         actions.extend(self.removes(|_| true)?);
         actions.extend(files.iter().cloned().map(Action::Add));
@@ -117,11 +130,13 @@ fn added(file: &LogicalFileView) -> Add {
     }
 }
 
-fn metadata(own: &Metadata, theirs: &Metadata) -> Result<Metadata> {
+fn metadata(own: &Metadata, theirs: &Metadata, replaced: (&str, &str)) -> Result<Metadata> {
     let (own, mut wanted) = (to_json(own)?, to_json(theirs)?);
     let mut properties = properties_of(&own);
-    properties.retain(|key, _| !OF_COLUMNS.iter().any(|start| key.starts_with(start)));
+    properties.retain(|key, _| key != replaced.1 && !OF_COLUMNS.iter().any(|start| key.starts_with(start)));
+    let before = properties.get(replaced.0).map(|value| (replaced.1.to_owned(), value.clone()));
     properties.extend(properties_of(&wanted));
+    properties.extend(before);
     for key in ["id", "name", "description", "createdTime"] {
         match own.get(key) {
             Some(value) => drop(wanted.insert(key.to_owned(), value.clone())),
@@ -186,11 +201,13 @@ mod tests {
             .expect("metadata")
         };
         let own =
-            of("own", "{}", json!({"delta.constraints.old": "a > 0", "delta.logRetentionDuration": "interval 2 days"}));
-        let theirs = of("theirs", "[]", json!({"delta.constraints.new": "b > 0"}));
-        let wanted = to_json(&metadata(&own, &theirs).expect("metadata")).expect("JSON");
+            of("own", "{}", json!({"delta.constraints.old": "a > 0", "delta.logRetentionDuration": "interval 2 days", "number": "7"}));
+        let theirs = of("theirs", "[]", json!({"delta.constraints.new": "b > 0", "number": "8"}));
+        let wanted = to_json(&metadata(&own, &theirs, ("number", "before")).expect("metadata")).expect("JSON");
         assert_eq!((wanted["id"].as_str(), wanted["schemaString"].as_str()), (Some("own"), Some("[]")));
-        let properties: Vec<String> = properties_of(&wanted).keys().cloned().collect();
-        assert_eq!(properties, ["delta.constraints.new", "delta.logRetentionDuration"]);
+        let properties = Value::Object(properties_of(&wanted));
+        let expected = json!({"delta.constraints.new": "b > 0", "delta.logRetentionDuration": "interval 2 days",
+            "number": "8", "before": "7"});
+        assert_eq!(properties, expected);
     }
 }

@@ -149,6 +149,9 @@ pub(crate) const LAYERS: [Layer; 4] = [Layer::Tombstones, Layer::Truncates, Laye
 /// The property of a silver table that was made anew by a rebuild: the number of the rebuild. They only rise.
 pub(crate) const REBUILT: &str = "lakehouse.rebuilt";
 
+/// The number that a table had before it was made anew; a table that no rebuild had made has none.
+pub(crate) const REBUILT_BEFORE: &str = "lakehouse.rebuilt.before";
+
 /// The number of the rebuild that made a silver table.
 pub(crate) fn rebuilt(silver: &Table) -> Result<Option<i64>> {
     let number = silver.property(REBUILT)?;

@@ -5,7 +5,7 @@ use lake::run::{Pins, RunContext};
 use lake::{Error, ErrorKind, Lake, Layer, Result, Table, TableName};
 
 use super::{AsOf, decided};
-use crate::facts::{REBUILT, rebuilt};
+use crate::facts::REBUILT;
 use crate::plan::TablePlan;
 use crate::refine::{Refinement, run_upto};
 use crate::verify;
@@ -28,10 +28,8 @@ pub(super) struct Made {
 }
 
 /// Makes the table of a plan aside, and asks it for its promises.
-pub(super) async fn make(refinement: Refinement<'_>, as_of: Option<AsOf>) -> Result<Made> {
+pub(super) async fn make(refinement: Refinement<'_>, number: i64, as_of: Option<AsOf>) -> Result<Made> {
     let Refinement { lake, plan, ctx, .. } = refinement;
-    let held = lake.existing(&plan.table).await?;
-    let number = lake.clock().now_micros().max(rebuilt(&held)?.unwrap_or(0) + 1);
     let source = TableName::bronze(&plan.source);
     let (bronze, limit) = bronze(lake, &source, as_of).await?;
     let layers = Layer::ALL.into_iter().filter(|layer| !matches!(layer, Layer::Bronze | Layer::Files));

@@ -28,7 +28,7 @@ use lake::{Error, ErrorKind, Lake, Layer, Result, Table, TableName, fault};
 
 pub use self::difference::Difference;
 use self::made::{Made, make};
-use crate::facts::{LAYERS, beside, counting, rebuilt};
+use crate::facts::{LAYERS, REBUILT, REBUILT_BEFORE, beside, counting, rebuilt};
 use crate::plan::TablePlan;
 use crate::refine::Refinement;
 
@@ -51,7 +51,9 @@ pub enum AsOf {
 pub async fn rebuild(lake: &Lake, plan: &TablePlan, as_of: Option<AsOf>, ctx: &RunContext) -> Result<TaskReport> {
     let plan = Arc::new(plan.clone());
     let refinement = Refinement { lake, plan: &plan, ctx, limit: None };
-    redoing(lake.clock(), async || refinement.rebuilt(as_of).await).await
+    // The number is of the moment when it began, however often it is done again: a rebuild that began later stays.
+    let number = number(lake, &plan).await?;
+    redoing(lake.clock(), async || refinement.rebuilt(number, as_of).await).await
 }
 
 /// Says what a rebuild would change, and changes nothing.
@@ -61,17 +63,20 @@ pub async fn rebuild(lake: &Lake, plan: &TablePlan, as_of: Option<AsOf>, ctx: &R
 pub async fn preview(lake: &Lake, plan: &TablePlan, as_of: Option<AsOf>, ctx: &RunContext) -> Result<Difference> {
     let plan = Arc::new(plan.clone());
     let refinement = Refinement { lake, plan: &plan, ctx, limit: None };
-    let made = make(refinement, as_of).await?;
+    let made = make(refinement, number(lake, &plan).await?, as_of).await?;
     Difference::of(lake, &plan, &made).await
 }
 
 impl Refinement<'_> {
-    async fn rebuilt(&self, as_of: Option<AsOf>) -> Result<TaskReport> {
+    async fn rebuilt(&self, number: i64, as_of: Option<AsOf>) -> Result<TaskReport> {
         let Refinement { lake, plan, ctx, .. } = self;
         let held = lake.existing(&plan.table).await?;
         self.end_rebuild(&held).await?;
+        if rebuilt(&held)? >= Some(number) {
+            return Ok(self.came_later(held.version()));
+        }
         self.forget_older(&held).await?;
-        let made = make(*self, as_of).await?;
+        let made = make(*self, number, as_of).await?;
         fault::cross("rebuild_made")?;
         ctx.stop.check()?;
         self.publish(&made).await?;
@@ -83,15 +88,20 @@ impl Refinement<'_> {
         let outcome = self.swap(&made).await?;
         if let Outcome::AlreadyApplied { version } = outcome {
             self.withdraw(made.number).await?;
-            let mut report = TaskReport::up_to_date(plan.table.clone(), Some(version));
-            report.notes.push("a rebuild that was started later came first: it stays".to_owned());
-            return Ok(report);
+            return Ok(self.came_later(version));
         }
         let table = lake.existing(&plan.table).await?;
         self.end_rebuild(&table).await?;
         let version = table.version();
         ctx.pins.set(&plan.table, version);
         Ok(self.rebuild_report(made, version))
+    }
+
+    /// The report of a rebuild that leaves the table to a later one.
+    fn came_later(&self, version: u64) -> TaskReport {
+        let mut report = TaskReport::up_to_date(self.plan.table.clone(), Some(version));
+        report.notes.push("a rebuild that was started later came first: it stays".to_owned());
+        report
     }
 
     fn rebuild_report(&self, made: Made, version: u64) -> TaskReport {
@@ -112,6 +122,8 @@ impl Refinement<'_> {
 
     /// Copies what goes with the new table into the lake. Nobody reads it before the swap.
     async fn publish(&self, made: &Made) -> Result<()> {
+        // What another try of this rebuild has left.
+        self.withdraw(made.number).await?;
         for layer in LAYERS {
             let name = beside(&made.table, layer)?;
             if made.aside.table(&name).await?.is_some() {
@@ -128,14 +140,16 @@ impl Refinement<'_> {
     async fn swap(&self, made: &Made) -> Result<Outcome> {
         let (plan, columns) = (self.plan, made.table.schema().fields().len());
         let mut table = self.lake.existing(&plan.table).await?;
+        let once = Txn::new(format!("{}:rebuilt", plan.table), made.number);
         let mut txns = vec![
-            Txn::new(format!("{}:rebuilt", plan.table), made.number),
             Txn::new(self.app(), made.upto),
             Txn::new(format!("{}:columns", plan.table), i64::try_from(columns).unwrap_or(i64::MAX)),
         ];
         txns.extend(counting(&made.table).await?);
         let run = self.ctx.run.clone();
-        table.become_like(Swap { with: &made.table, txns, point: "rebuild_committed", run }).await
+        let (replaced, rows) = ((REBUILT, REBUILT_BEFORE), made.rows);
+        let swap = Swap { with: &made.table, once, txns, replaced, rows, point: "rebuild_committed", run };
+        table.become_like(swap).await
     }
 
     /// Removes what goes with a rebuild that came to nothing.
@@ -164,6 +178,12 @@ impl Refinement<'_> {
         }
         Ok(())
     }
+}
+
+/// The number of a rebuild that begins now.
+async fn number(lake: &Lake, plan: &TablePlan) -> Result<i64> {
+    let held = lake.existing(&plan.table).await?;
+    Ok(lake.clock().now_micros().max(rebuilt(&held)?.unwrap_or(0) + 1))
 }
 
 /// How many decisions there were about records of the source.
