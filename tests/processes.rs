@@ -238,7 +238,7 @@ fn answer_lost(project: &Project, other: Other) {
 }
 
 /// A program that waits at its commit; it goes on when the connection is dropped.
-fn start_held(project: &Project, name: &str, args: &[&str], fault: &str) -> (Running, std::net::TcpStream) {
+pub(crate) fn start_held(project: &Project, name: &str, args: &[&str], fault: &str) -> (Running, std::net::TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     listener.set_nonblocking(true).expect("a listener");

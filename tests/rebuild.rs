@@ -3,6 +3,7 @@
 
 use lake::fault::REBUILD_POINTS;
 
+use crate::processes::start_held;
 use crate::support::parallel;
 use crate::support::program::{self, Outcome};
 use crate::support::project::{Project, summary_of};
@@ -178,6 +179,68 @@ fn a_rebuild_and_runs_at_once_never_mix() {
                 one.wait().expect(0);
             }
             assert_right(&project, &expected);
+        },
+    );
+}
+
+/// The tables that are refined from changes; each rebuild and run of the test below is of one of them.
+const REFINED: [&str; 3] = ["now", "kept", "past"];
+
+#[test]
+fn of_two_rebuilds_the_later_stays_wherever_the_earlier_waits() {
+    let expected = expected();
+    // With a third that removes what lies beside tables of earlier ones.
+    let cases = [("rebuild_published", 2), ("rebuild_committed", 1), ("rebuild_refused_committed", 1)];
+    parallel::all(
+        "two rebuilds",
+        &cases,
+        |case| format!("{case:?}"),
+        |(point, later)| {
+            let project = after(2, OLD);
+            // By the old spec until the later one is there.
+            let held =
+                REFINED.map(|table| start_held(&project, "silver", &["rebuild", table], &format!("{point}:hold")));
+            project.respec(&spec(NEW));
+            for table in TABLES {
+                (0..*later).for_each(|_| drop(rebuild(&project, table, None).expect(0)));
+            }
+            for (running, connection) in held {
+                drop(connection);
+                running.wait().expect(0);
+            }
+            assert_right(&project, &expected);
+        },
+    );
+}
+
+#[test]
+fn a_run_that_waits_while_the_table_is_made_anew_refuses_nothing_twice() {
+    let cases: [(&str, &[&str]); 2] = [("all", &[]), ("one", &["--as-of", "batch 1"])];
+    let expected = after(3, OLD).content(&CONTENT);
+    parallel::all(
+        "a run and a rebuild",
+        &cases,
+        |case| case.0.to_owned(),
+        |(_, as_of)| {
+            let project = after(1, OLD);
+            land(&project, 1);
+            project.run_layer("bronze");
+            let args = |table| ["run", "--select", table];
+            let held =
+                REFINED.map(|table| start_held(&project, "silver", &args(table), "silver_quarantine_committed:hold"));
+            for table in REFINED {
+                let args: Vec<&str> = ["rebuild", table].iter().chain(*as_of).copied().collect();
+                program::run("silver", project.path(), &args, None).expect(0);
+            }
+            for (running, connection) in held {
+                drop(connection);
+                running.wait().expect(0);
+            }
+            project.run();
+            land(&project, 2);
+            project.run();
+            assert_eq!(project.content(&CONTENT), expected);
+            project.assert_settled();
         },
     );
 }

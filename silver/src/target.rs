@@ -10,7 +10,7 @@ use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Result, Table, TableName, columns};
 
 use crate::change::Decoder;
-use crate::facts::rebuilt;
+use crate::facts::{REBUILT_BEFORE, rebuilt};
 use crate::generated::rules;
 use crate::plan::Columns;
 use crate::refine::Refinement;
@@ -35,6 +35,13 @@ impl Refinement<'_> {
             Some(number) => Ok(format!("{}:@{number}", self.app())),
             None => Ok(format!("{}:{}", self.app(), table.id()?)),
         }
+    }
+
+    /// The applications that a rebuilt table had there before it was rebuilt.
+    pub(crate) fn earlier_side_apps(&self, table: &Table) -> Result<Vec<String>> {
+        let first = format!("{}:{}", self.app(), table.id()?);
+        let before = table.property(REBUILT_BEFORE)?.map(|number| format!("{}:@{number}", self.app()));
+        Ok([first].into_iter().chain(before).collect())
     }
 
     pub(crate) async fn tombstones<'a>(

@@ -200,8 +200,11 @@ mod tests {
             }))
             .expect("metadata")
         };
-        let own =
-            of("own", "{}", json!({"delta.constraints.old": "a > 0", "delta.logRetentionDuration": "interval 2 days", "number": "7"}));
+        let own = of(
+            "own",
+            "{}",
+            json!({"delta.constraints.old": "a > 0", "delta.logRetentionDuration": "interval 2 days", "number": "7"}),
+        );
         let theirs = of("theirs", "[]", json!({"delta.constraints.new": "b > 0", "number": "8"}));
         let wanted = to_json(&metadata(&own, &theirs, ("number", "before")).expect("metadata")).expect("JSON");
         assert_eq!((wanted["id"].as_str(), wanted["schemaString"].as_str()), (Some("own"), Some("[]")));

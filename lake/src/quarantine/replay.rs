@@ -217,8 +217,14 @@ impl Quarantine {
                     discard(&self.table, &rewritten.written.files).await;
                     return Ok(false);
                 }
-                self.decide(number, rewritten, More { files: &written.files, txns: &[] }, "replay_reopened", run)
-                    .await?;
+                self.decide(
+                    number,
+                    rewritten,
+                    More { files: &written.files, ..More::default() },
+                    "replay_reopened",
+                    run,
+                )
+                .await?;
                 Ok(true)
             }
             .await;

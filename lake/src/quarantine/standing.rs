@@ -57,6 +57,8 @@ pub(super) struct More<'a> {
     pub(super) files: &'a [Add],
     /// Transactions.
     pub(super) txns: &'a [Txn],
+    /// Transactions that are worth a commit by themselves.
+    pub(super) fences: &'a [Txn],
 }
 
 /// Files that take the place of others.
@@ -217,14 +219,14 @@ impl Quarantine {
         let Rewritten { removed, written, .. } = rewritten;
         let added = written.files.iter().chain(more.files).cloned().map(Action::Add);
         let actions: Vec<Action> = removed.into_iter().chain(added).collect();
-        if actions.is_empty() {
+        if actions.is_empty() && more.fences.is_empty() {
             return Ok(());
         }
         let rows = more.files.iter().filter_map(|file| file.get_stats().ok().flatten()).map(|stats| stats.num_records);
         let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(0)).sum::<u64>() + written.rows;
         let commit = Commit {
             point,
-            txns: more.txns.iter().cloned().chain([Txn::new(DECISIONS, number)]).collect(),
+            txns: more.txns.iter().chain(more.fences).cloned().chain([Txn::new(DECISIONS, number)]).collect(),
             operation: DeltaOperation::Write {
                 mode: SaveMode::Append,
                 partition_by: Some(vec![REFUSED_BY.to_owned(), STATUS.to_owned()]),

@@ -68,6 +68,8 @@ pub struct Before {
     /// Records of the batches above the first and up to the second make room.
     makes_room: Option<(i64, i64)>,
     discarded: Places,
+    /// Applications that end with this work, and the batch up to which they then are done.
+    ends: Vec<Txn>,
 }
 
 impl Before {
@@ -93,6 +95,7 @@ impl Before {
             decisions: 0,
             makes_room: None,
             discarded: Places::default(),
+            ends: Vec::new(),
         };
         let Some(quarantine) = Quarantine::open(lake, source).await? else { return Ok(before) };
         before.held = quarantine.table.txn_version(app).await?;
@@ -108,6 +111,13 @@ impl Before {
             before.discarded = quarantine.places_of(&filter).await?;
         }
         Ok(before)
+    }
+
+    /// Ends other applications with this work: what a run still brings under one of them, up to a batch, is taken for
+    /// done.
+    #[must_use]
+    pub fn ending(self, apps: impl IntoIterator<Item = String>, upto: i64) -> Self {
+        Self { ends: apps.into_iter().map(|app| Txn::new(app, upto)).collect(), ..self }
     }
 
     /// Records that were refused before, are read again, and are to stay out.
@@ -324,7 +334,12 @@ impl Quarantine {
                     becomes: None,
                 };
                 let rewritten: Rewritten = self.rewrite(&change).await?;
-                let more = More { files, txns: std::slice::from_ref(&txn) };
+                let mut fences = before.ends.clone();
+                for fence in &mut fences {
+                    let held = self.table.txn_version(&fence.app).await?;
+                    fence.version = held.map_or(fence.version, |held| held.max(fence.version));
+                }
+                let more = More { files, txns: std::slice::from_ref(&txn), fences: &fences };
                 self.decide(before.decisions + 1, rewritten, more, point, run).await?;
                 Ok(true)
             }
