@@ -334,12 +334,7 @@ impl Quarantine {
                     becomes: None,
                 };
                 let rewritten: Rewritten = self.rewrite(&change).await?;
-                let mut fences = before.ends.clone();
-                for fence in &mut fences {
-                    let held = self.table.txn_version(&fence.app).await?;
-                    fence.version = held.map_or(fence.version, |held| held.max(fence.version));
-                }
-                let more = More { files, txns: std::slice::from_ref(&txn), fences: &fences };
+                let more = More { files, txns: std::slice::from_ref(&txn), fences: &before.ends };
                 self.decide(before.decisions + 1, rewritten, more, point, run).await?;
                 Ok(true)
             }
