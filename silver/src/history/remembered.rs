@@ -1,12 +1,13 @@
 //! The changes that the rows of a table do not tell, in a table beside it. Of several of one place the newest counts.
 //!
 //! They are forgotten after a while (`tombstone_retention`), those of one key together: rows stay as they are by
-//! themselves, but not with some of the changes that made them and without others.
+//! themselves, but not with some of the changes that made them and without others. What was forgotten once stays so,
+//! whether it was removed or not.
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, ident, lit};
+use datafusion::logical_expr::lit;
 use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
@@ -45,7 +46,9 @@ impl<'a> Remembered<'a> {
         let others = base.fields().iter().filter(|field| !first.contains(field.name()));
         let is_delete = Field::new(IS_DELETE, DataType::Boolean, false);
         let at = Field::new(REMEMBERED_AT, columns::timestamp_type(), true);
-        let kept = Keys { names: plan.keys.clone(), schema: table.schema(), recent: recent(lake, plan) };
+        let retention = i64::try_from(plan.tombstone_retention_millis).unwrap_or(i64::MAX).saturating_mul(1_000);
+        let oldest = lake.clock().now_micros().saturating_sub(retention);
+        let kept = Keys { names: plan.keys.clone(), schema: table.schema(), at: REMEMBERED_AT, oldest, retention };
         let facts = Facts {
             lake,
             layer: Layer::Versions,
@@ -79,13 +82,6 @@ impl<'a> Remembered<'a> {
         let hidden = hidden.frame(&session).await?.with_column(REMEMBERED_AT, now)?;
         self.facts.add(hidden, Keep::Keys(self.kept), run).await
     }
-}
-
-/// True for changes that were remembered a short while ago.
-fn recent(lake: &Lake, plan: &TablePlan) -> Expr {
-    let kept_micros = i64::try_from(plan.tombstone_retention_millis).unwrap_or(i64::MAX).saturating_mul(1_000);
-    let oldest = timestamp(lake.clock().now_micros().saturating_sub(kept_micros));
-    ident(REMEMBERED_AT).is_null().or(ident(REMEMBERED_AT).gt_eq(lit(oldest)))
 }
 
 fn timestamp(micros: i64) -> ScalarValue {
