@@ -5,16 +5,24 @@
 //! expression, null meeting null.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::Schema;
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{
+    SortColumn, SortOptions, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch,
+};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::util::display::array_value_to_string;
+use datafusion::common::DFSchema;
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionState;
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, cast, ident, lit};
+use datafusion::physical_expr::PhysicalExpr;
+use futures::TryStreamExt;
 
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::expression::Expression;
+use crate::expression::{Values, by_row, planned, strict};
 use crate::table::Table;
 
 /// The properties of a table that hold its CHECK constraints begin so.
@@ -57,20 +65,33 @@ impl Rule {
         Ok(of(table.properties()?, &table.schema()))
     }
 
-    /// True for rows that meet the rule, never null. `partitions` are columns in which an empty text is null.
-    fn met(&self, rows: &DataFrame, partitions: &[String]) -> Result<Expr> {
+    /// The condition on rows with these columns: true for those that meet the rule. `partitions` are columns in which
+    /// an empty text is null.
+    fn logical(&self, rows: &SchemaRef, partitions: &[String], state: &SessionState) -> Result<Expr> {
         let place = || format!("the rule `{}` of the table, `{}`", self.name, self.sql);
-        let parsed = rows.parse_sql_expr(&self.sql).context(place)?;
+        let frame = DFSchema::try_from(Arc::clone(rows))?;
+        let parsed = state.create_logical_expr(&self.sql, &frame).context(place)?;
         if self.kind != Kind::Generated {
             return Ok(parsed.is_true());
         }
-        let field = rows.schema().field_with_unqualified_name(&self.name).context(place)?;
-        let mut made = cast(parsed, field.data_type().clone());
-        if partitions.contains(&self.name) && *field.data_type() == arrow::datatypes::DataType::Utf8 {
+        let kind = plain(rows.field_with_name(&self.name).context(place)?.data_type());
+        let mut made = cast(parsed, kind.clone());
+        if partitions.contains(&self.name) && kind.is_string() {
             made = nullif(made, lit(""));
         }
-        let same = BinaryExpr::new(Box::new(ident(&self.name)), Operator::IsNotDistinctFrom, Box::new(made));
-        Ok(Expr::BinaryExpr(same))
+        let own = cast(ident(&self.name), kind.clone());
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(own), Operator::IsNotDistinctFrom, Box::new(made))))
+    }
+
+    /// The same, ready for such rows.
+    fn condition(&self, rows: &SchemaRef, partitions: &[String], state: &SessionState) -> Result<Condition> {
+        let place = || format!("the rule `{}` of the table, `{}`", self.name, self.sql);
+        let logical = self.logical(rows, partitions, state)?;
+        let columns = logical.column_refs().into_iter().filter_map(|column| rows.index_of(&column.name).ok());
+        let mut columns: Vec<usize> = columns.collect();
+        columns.sort_by_key(|place| (*rows.field(*place).name() != self.name, *place));
+        let physical = planned(logical, rows, state).and_then(|physical| strict(physical, rows)).context(place)?;
+        Ok(Condition { physical, columns })
     }
 
     /// What the rule says, for people.
@@ -81,13 +102,6 @@ impl Rule {
             Kind::Invariant => format!("the condition on `{name}`: {sql}"),
             Kind::Generated => format!("generated column `{name}`: {sql}"),
         }
-    }
-
-    /// The columns that the rule looks at.
-    fn columns(&self) -> Vec<String> {
-        let own = (self.kind == Kind::Generated).then(|| self.name.clone());
-        let named = Expression::parse(&self.sql).map(|parsed| parsed.names().to_vec()).unwrap_or_default();
-        own.into_iter().chain(named).collect()
     }
 }
 
@@ -107,7 +121,25 @@ fn of(properties: &HashMap<String, String>, schema: &Schema) -> Vec<Rule> {
     rules
 }
 
-/// Fails when rows break a rule, with the first of them by their keys. `what` names the rows.
+/// A rule that is ready for rows.
+struct Condition {
+    physical: Arc<dyn PhysicalExpr>,
+    /// The places of the columns that it looks at.
+    columns: Vec<usize>,
+}
+
+/// The rows that do not meet a rule.
+#[derive(Default)]
+struct Offenders {
+    count: usize,
+    /// The first of them by their keys.
+    first: Option<RecordBatch>,
+    /// Why one of them cannot be asked.
+    failure: Option<String>,
+}
+
+/// Fails when rows break a rule, with the first of them by their keys. `what` names the rows. Each row is asked by itself:
+/// one for which a rule cannot be computed breaks it, and no other does for that.
 ///
 /// # Errors
 /// [`ErrorKind::Data`] when a row breaks one, [`ErrorKind::Query`] when a rule cannot be understood: then nobody may write.
@@ -118,33 +150,78 @@ pub(crate) async fn hold(
     partitions: &[String],
     what: &str,
 ) -> Result<()> {
-    let mut broken = Vec::new();
-    for rule in rules {
-        broken.push(!rule.met(rows, partitions)?);
-    }
-    let Some(any) = broken.iter().cloned().reduce(Expr::or) else { return Ok(()) };
-    if rows.clone().filter(any)?.limit(0, Some(1))?.count().await? == 0 {
+    if rules.is_empty() {
         return Ok(());
     }
-    for (rule, broken) in rules.iter().zip(broken) {
-        let offenders = rows.clone().filter(broken)?;
-        let count = offenders.clone().count().await?;
-        if count == 0 {
-            continue;
-        }
-        let has = |name: &String| rows.schema().has_column_with_unqualified_name(name);
-        let mut names: Vec<String> = keys.iter().filter(|key| has(key)).cloned().collect();
-        names.extend(rule.columns().into_iter().filter(|name| has(name) && !keys.contains(name)));
-        let by_key = keys.iter().filter(|key| has(key)).map(|key| ident(key).sort(true, true)).collect();
-        let first = offenders.sort(by_key)?.limit(0, Some(NAMED_MAX))?;
-        let first = first.select(names.iter().map(ident).collect::<Vec<_>>())?.collect().await?;
-        let named = first.iter().flat_map(words).collect::<Vec<_>>().join("; ");
-        let more = if count > NAMED_MAX { "; …" } else { "" };
-        let rows = if count == 1 { "row does" } else { "rows do" };
-        let message = format!("{count} {rows} not meet {} ({what}): {named}{more}", rule.text());
-        return Err(Error::new(ErrorKind::Data, message));
+    let (state, _) = rows.clone().into_parts();
+    let whole: SchemaRef = Arc::new(rows.schema().as_arrow().clone());
+    let mut named: Vec<String> = keys.to_vec();
+    for rule in rules {
+        let condition = rule.logical(&whole, partitions, &state)?;
+        named.extend(condition.column_refs().into_iter().map(|column| column.name.clone()));
     }
-    Err(Error::internal("a rule is broken and none is"))
+    let columns = whole.fields().iter().map(|field| field.name()).filter(|name| named.contains(name));
+    let rows = rows.clone().select(columns.map(ident).collect::<Vec<_>>())?;
+    let mut batches = rows.execute_stream().await?;
+    let schema = batches.schema();
+    let keys: Vec<usize> = keys.iter().filter_map(|key| schema.index_of(key).ok()).collect();
+    let conditions = rules.iter().map(|rule| rule.condition(&schema, partitions, &state));
+    let conditions = conditions.collect::<Result<Vec<_>>>()?;
+    let mut offenders: Vec<Offenders> = rules.iter().map(|_| Offenders::default()).collect();
+    while let Some(batch) = batches.try_next().await? {
+        for (condition, offenders) in conditions.iter().zip(&mut offenders) {
+            offenders.ask(condition, &batch, &keys)?;
+        }
+    }
+    let Some((rule, offenders)) = rules.iter().zip(offenders).find(|(_, offenders)| offenders.count > 0) else {
+        return Ok(());
+    };
+    let Offenders { count, first, failure } = offenders;
+    let named = first.iter().flat_map(words).collect::<Vec<_>>().join("; ");
+    let more = if count > NAMED_MAX { "; …" } else { "" };
+    let failure = failure.map(|why| format!(" ({why})")).unwrap_or_default();
+    let rows = if count == 1 { "row does" } else { "rows do" };
+    let message = format!("{count} {rows} not meet {} ({what}): {named}{more}{failure}", rule.text());
+    Err(Error::new(ErrorKind::Data, message))
+}
+
+impl Offenders {
+    /// Asks the rows of a batch. The columns of the keys are at these places.
+    fn ask(&mut self, condition: &Condition, batch: &RecordBatch, keys: &[usize]) -> Result<()> {
+        let Values { array, failed } = by_row(&condition.physical, &DataType::Boolean, batch)?;
+        let met = array.as_boolean();
+        let broken: BooleanArray = (0..met.len()).map(|row| Some(met.is_null(row) || !met.value(row))).collect();
+        if broken.true_count() == 0 {
+            return Ok(());
+        }
+        self.count += broken.true_count();
+        self.failure = self.failure.take().or_else(|| failed.into_iter().next().map(|(_, why)| why));
+        let others = condition.columns.iter().filter(|place| !keys.contains(place));
+        let named: Vec<usize> = keys.iter().chain(others).copied().collect();
+        let found = filter_record_batch(&batch.project(&named)?, &broken)?;
+        let found = match &self.first {
+            Some(first) => concat_batches(&found.schema(), [first, &found])?,
+            None => found,
+        };
+        let by_key = found.columns().iter().take(keys.len()).map(|key| {
+            let options = Some(SortOptions { descending: false, nulls_first: true });
+            SortColumn { values: Arc::clone(key), options }
+        });
+        let by_key: Vec<SortColumn> = by_key.collect();
+        self.first = Some(match by_key.is_empty() {
+            true => found.slice(0, found.num_rows().min(NAMED_MAX)),
+            false => take_record_batch(&found, &lexsort_to_indices(&by_key, Some(NAMED_MAX))?)?,
+        });
+        Ok(())
+    }
+}
+
+/// The type of the values, however they are held.
+fn plain(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, values) => plain(values),
+        kind => kind,
+    }
 }
 
 /// Rows in words: `id 7, amount -1`.
@@ -162,7 +239,7 @@ fn words(batch: &RecordBatch) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
+    use arrow::datatypes::Field;
 
     use super::*;
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, new_empty_array, new_null_array};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::Expr;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr, lit};
 
 use crate::error::Result;
 use crate::schema::ColumnType;
@@ -41,7 +42,7 @@ impl Scalar {
         let broken = |error: datafusion::error::DataFusionError| {
             format!("cannot be computed: {}", plain(&error.strip_backtrace()))
         };
-        let physical = strict(physical).map_err(broken)?;
+        let physical = strict(physical, schema).map_err(broken)?;
         let computed = physical.data_type(schema).map_err(broken)?;
         match held_as(&computed) {
             Some(kind) => Ok(Self { physical, computed, kind }),
@@ -74,8 +75,16 @@ pub fn physical(
     schema: &SchemaRef,
     session: &Session,
 ) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
+    planned(logical, schema, &session.context().state())
+}
+
+/// The same by the state of a session.
+pub(crate) fn planned(
+    logical: Expr,
+    schema: &SchemaRef,
+    state: &SessionState,
+) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
     let frame = Arc::new(DFSchema::try_from(Arc::clone(schema))?);
-    let state = session.context().state();
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(&frame))
         .with_config_options(Arc::clone(state.config_options()))
@@ -140,11 +149,24 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// The same with whole numbers that do not wrap.
-fn strict(physical: Arc<dyn PhysicalExpr>) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
+pub(crate) fn strict(
+    physical: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> datafusion::error::Result<Arc<dyn PhysicalExpr>> {
     let strict = physical.transform_up(|part| {
-        let Some(binary) = part.downcast_ref::<BinaryExpr>() else { return Ok(Transformed::no(part)) };
-        let (left, right) = (Arc::clone(binary.left()), Arc::clone(binary.right()));
-        let strict = BinaryExpr::new(left, *binary.op(), right).with_fail_on_overflow(true);
+        let (left, operator, right) = if let Some(binary) = part.downcast_ref::<BinaryExpr>() {
+            (Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()))
+        } else if let Some(negative) = part.downcast_ref::<NegativeExpr>() {
+            let kind = negative.arg().data_type(schema)?;
+            if !kind.is_integer() {
+                return Ok(Transformed::no(part));
+            }
+            // The least number has no negative one.
+            (lit(ScalarValue::new_zero(&kind)?), Operator::Minus, Arc::clone(negative.arg()))
+        } else {
+            return Ok(Transformed::no(part));
+        };
+        let strict = BinaryExpr::new(left, operator, right).with_fail_on_overflow(true);
         Ok(Transformed::yes(Arc::new(strict)))
     });
     Ok(strict?.data)

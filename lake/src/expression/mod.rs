@@ -10,4 +10,5 @@ mod parse;
 mod tests;
 
 pub use evaluate::{Scalar, Values, by_row, physical};
+pub(crate) use evaluate::{planned, strict};
 pub use parse::Expression;

@@ -1,3 +1,8 @@
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+
 use super::*;
 use crate::session::Session;
 
@@ -45,4 +50,18 @@ fn what_other_engines_read_has_backticks() {
     assert_eq!(portable(" amount > 0 "), "amount > 0");
     assert_eq!(portable(r#""order id" > 0 AND note <> '"'"#), "`order id` > 0 AND `note` <> '\"'");
     assert_eq!(Expression::parse("`order id` > 0").expect("parsed").names(), ["order id"]);
+}
+
+#[test]
+fn whole_numbers_do_not_wrap() {
+    let session = Session::detached().expect("a session");
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(3), Some(i64::MIN), None]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![numbers]).expect("a batch");
+    for (sql, first) in [("-a", -3), ("a - 1", 2), ("a * 2", 6)] {
+        let scalar = Expression::parse(sql).and_then(|sql| sql.ready(&schema, &session)).expect(sql);
+        let Values { array, failed } = scalar.values(&batch).expect(sql);
+        assert_eq!(array.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(first), None, None], "{sql}");
+        assert_eq!(failed.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1], "{sql}: {failed:?}");
+    }
 }
