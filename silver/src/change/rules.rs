@@ -46,8 +46,9 @@ impl Constraints {
 }
 
 impl Decoder {
-    /// Computes the generated columns. What a record brings of them must be the same. An update that does not send
-    /// every column of the expression has none: the row that it comes to has.
+    /// Computes the generated columns, which are as good as sent where every column of the expression is. What a record
+    /// brings of them must be the same. An update that does not send every column of the expression has none, and must
+    /// not bring one: the row that it comes to has.
     pub(super) fn generate(&self, typed: &mut [ArrayRef], fates: &mut [Fate], unsent: &mut Unsent) -> Result<()> {
         let place = |name: &str| self.resolved.columns().iter().position(|column| column.name == name);
         for column in self.generated.columns() {
@@ -62,12 +63,26 @@ impl Decoder {
                 if !matches!(fate, Fate::Upsert) {
                     continue;
                 }
-                if inputs.iter().any(|input| unsent.has(row, *input)) {
+                let was_sent = given.is_valid(row) && !unsent.has(row, number);
+                if let Some(input) = inputs.iter().find(|input| unsent.has(row, **input)) {
                     unsent.add(row, number);
-                } else if let Some((_, reason)) = failed {
+                    if was_sent {
+                        let held = record::value(&given, row).unwrap_or_default();
+                        let text = format!(
+                            "`{}` is `{held}` in the record, which does not send `{}`, of which {} makes it",
+                            column.name,
+                            self.resolved.columns()[*input].name,
+                            column.sql
+                        );
+                        reject(fate, GENERATED, text, Some(&column.name), Some(held));
+                    }
+                    continue;
+                }
+                unsent.remove(row, number);
+                if let Some((_, reason)) = failed {
                     let text = format!("`{}` cannot be computed: {reason}", column.sql);
                     reject_value(fate, text, &column.name, told(&column.inputs, &inputs, typed, row));
-                } else if given.is_valid(row) && !unsent.has(row, number) && differs.value(row) {
+                } else if was_sent && differs.value(row) {
                     let (held, made) = (record::value(&given, row), record::value(&typed[number], row));
                     let (held, made) = (held.unwrap_or_default(), made.unwrap_or_else(|| "null".to_owned()));
                     let text =

@@ -26,6 +26,17 @@ impl Unsent {
         bits[column / 8] |= 1 << (column % 8);
     }
 
+    /// A column that was held for unsent has its value from elsewhere.
+    pub(super) fn remove(&mut self, row: usize, column: usize) {
+        let Some(bits) = &mut self.0[row] else { return };
+        if let Some(byte) = bits.get_mut(column / 8) {
+            *byte &= !(1 << (column % 8));
+        }
+        if bits.iter().all(|byte| *byte == 0) {
+            self.0[row] = None;
+        }
+    }
+
     /// Whether a record did not send a column.
     pub(super) fn has(&self, row: usize, column: usize) -> bool {
         let bits = self.0[row].as_ref().and_then(|bits| bits.get(column / 8));
@@ -112,5 +123,10 @@ mod tests {
         assert!(unsent.is_partial(1) && !unsent.is_partial(0));
         let column = unsent.column();
         assert!(column.is_null(0) && column.value(1) == [1, 2]);
+        unsent.remove(0, 3);
+        unsent.remove(1, 9);
+        assert!(unsent.is_partial(1) && unsent.has(1, 0) && !unsent.has(1, 9));
+        unsent.remove(1, 0);
+        assert!(!unsent.is_partial(1) && unsent.column().is_null(1), "it sent everything");
     }
 }

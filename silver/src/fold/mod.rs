@@ -211,7 +211,7 @@ impl Folder {
     fn close(&mut self) -> Result<()> {
         let Some((_, group)) = self.open.take() else { return Ok(()) };
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        self.output.end(group, self.truncate.as_ref(), &self.shape, &mut figures)
+        self.output.end(group, self.truncate.as_ref(), (&self.shape, &self.pool), &mut figures)
     }
 
     /// The finished changes. Of the batches at hand those stay that the open group needs.

@@ -11,6 +11,7 @@ use lake::{Result, columns};
 
 use super::group::{Group, Partial};
 use super::{CHANGE, Folded, NULL, Place, REMEMBERED, Rows, STORED, Shape};
+use crate::generated::Column;
 use crate::registers::{Event, Registers, Source};
 use crate::set_at::SetAt;
 
@@ -21,6 +22,8 @@ pub(super) struct Output {
     columns: Vec<(usize, From)>,
     /// The columns that updates may leave out: their places in the table, their names, whether they need a value.
     registers: Vec<(usize, String, bool)>,
+    /// The generated columns that need a value, with the place of each column of the table that they are made of.
+    needed: Vec<(Column, Vec<(String, usize)>)>,
     finished: Vec<Finished>,
 }
 
@@ -34,6 +37,8 @@ enum From {
     Row,
     Register(usize),
     SetAt,
+    /// None: the column is computed of the others.
+    Generated,
 }
 
 struct Finished {
@@ -50,6 +55,7 @@ impl Output {
         let is_order = |name: &str| name == columns::BATCH_ID || shape.sequence.iter().any(|part| part == name);
         let mut registers = Vec::new();
         let mut places = Vec::new();
+        let generated = shape.generated.columns();
         for (number, field) in shape.target.fields().iter().enumerate() {
             let name = field.name();
             let from = if shape.keys.contains(name) {
@@ -58,6 +64,8 @@ impl Output {
                 From::Change
             } else if name == columns::SET_AT {
                 From::SetAt
+            } else if generated.iter().any(|column| column.name == *name) {
+                From::Generated
             } else if shape.is_partial {
                 registers.push((number, name.clone(), !field.is_nullable()));
                 From::Register(registers.len() - 1)
@@ -66,10 +74,17 @@ impl Output {
             };
             places.push((input.index_of(name)?, from));
         }
+        let is_needed =
+            |column: &&Column| shape.target.field_with_name(&column.name).is_ok_and(|own| !own.is_nullable());
+        let needed = generated.iter().filter(is_needed).map(|column| {
+            let inputs = column.inputs.iter().map(|name| Ok((name.clone(), shape.target.index_of(name)?)));
+            Ok((column.clone(), inputs.collect::<Result<Vec<_>>>()?))
+        });
+        let needed = needed.collect::<Result<Vec<_>>>()?;
         let nullable = shape.target.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let fields = nullable.chain([Field::new(DELETE, DataType::Boolean, false)]);
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(Self { schema, columns: places, registers, finished: Vec::new() })
+        Ok(Self { schema, columns: places, registers, needed, finished: Vec::new() })
     }
 
     /// The columns of the changes that come out.
@@ -107,12 +122,12 @@ impl Output {
         Ok(())
     }
 
-    /// Ends a group.
+    /// Ends a group, whose values are in the batches of `pool`.
     pub(super) fn end(
         &mut self,
         mut group: Group,
         truncate: Option<&Event<Place>>,
-        shape: &Shape,
+        (shape, pool): (&Shape, &[RecordBatch]),
         figures: &mut Folded,
     ) -> Result<()> {
         if let Some(truncate) = truncate {
@@ -120,7 +135,8 @@ impl Output {
             group.base.delete(truncate);
         }
         let mut incomplete = 0;
-        if let Some(missing) = self.missing(&group.whole) {
+        let mut is_whole = true;
+        if let Some(missing) = self.missing(&group.whole, group.key, pool)? {
             let since = group.whole.delete.as_ref().map(|delete| Arc::clone(&delete.at));
             let is_alive = |partial: &Partial| since.as_ref().is_none_or(|at| partial.at >= *at);
             for partial in group.partial.drain(..).filter(|partial| partial.is_news && is_alive(partial)) {
@@ -128,17 +144,23 @@ impl Output {
                 figures.incomplete.push(self.rejected(shape, &partial.at, missing));
             }
             group.whole = group.base;
+            is_whole = self.missing(&group.whole, group.key, pool)?.is_none();
         }
         let makers = group.whole.makers().len() as u64;
         figures.applied += makers;
         figures.superseded += group.news.saturating_sub(incomplete + makers);
         figures.stale += group.counted as u64 - group.news;
-        self.finish(group.key, group.has_row, &group.whole, figures);
+        self.finish(group.key, (group.has_row, is_whole), &group.whole, figures);
         Ok(())
     }
 
-    fn finish(&mut self, key: Place, has_row: bool, state: &Registers<Place>, figures: &mut Folded) {
-        let is_whole = self.missing(state).is_none();
+    fn finish(
+        &mut self,
+        key: Place,
+        (has_row, is_whole): (bool, bool),
+        state: &Registers<Place>,
+        figures: &mut Folded,
+    ) {
         let nothing = || vec![NULL; self.registers.len()];
         let finished = match (&state.upsert, &state.delete) {
             (Some(_), _) if state.is_stored() => return,
@@ -165,15 +187,40 @@ impl Output {
         self.finished.push(finished);
     }
 
-    /// A column that needs a value and has none, where there is a row.
-    fn missing(&self, state: &Registers<Place>) -> Option<usize> {
-        state.upsert.as_ref()?;
+    /// A column that needs a value and has none, where there is a row that is not as it was.
+    fn missing(&self, state: &Registers<Place>, key: Place, pool: &[RecordBatch]) -> Result<Option<&str>> {
+        let Some(upsert) = &state.upsert else { return Ok(None) };
         let mut columns = self.registers.iter().zip(&state.columns);
-        columns.position(|((.., needed), column)| *needed && value(column) == NULL)
+        if let Some(((_, name, _), _)) = columns.find(|((.., needed), column)| *needed && value(column) == NULL) {
+            return Ok(Some(name));
+        }
+        if state.is_stored() {
+            return Ok(None);
+        }
+        for (column, inputs) in &self.needed {
+            let input = |name: &str| {
+                let (_, number) = inputs.iter().find(|(input, _)| input == name)?;
+                let (place, from) = self.columns[*number];
+                let (batch, row) = match from {
+                    From::Key => key,
+                    From::Change | From::Row => upsert.place,
+                    From::Register(register) => value(&state.columns[register]),
+                    From::SetAt | From::Generated => NULL,
+                };
+                Some(pool.get(batch)?.column(place).slice(row, 1))
+            };
+            let made = column.values(1, input)?;
+            // One that cannot be computed is told of when the row is filled.
+            if made.bad.is_empty() && made.array.is_null(0) {
+                return Ok(Some(&column.name));
+            }
+        }
+        Ok(None)
     }
 
-    fn rejected(&self, shape: &Shape, at: &crate::position::Position, missing: usize) -> Rejected {
-        let column = &self.registers[missing].1;
+    fn rejected(&self, shape: &Shape, at: &crate::position::Position, column: &str) -> Rejected {
+        let is_generated = self.needed.iter().any(|(needed, _)| needed.name == *column);
+        let what = if is_generated { "what it is made of" } else { "it" };
         let (file, row) = at.arrival.as_ref().map(|arrival| (arrival.file.clone(), arrival.row)).unwrap_or_default();
         Rejected {
             batch_id: at.batch,
@@ -182,10 +229,10 @@ impl Output {
             refused_by: shape.table.clone(),
             reason_kind: "incomplete",
             reason: format!(
-                "`{column}` must not be null, the update does not bring it, and the row is not in the table: \
+                "`{column}` must not be null, the update does not bring {what}, and the row is not in the table: \
                  replay it when the row has come"
             ),
-            column: Some(column.clone()),
+            column: Some(column.to_owned()),
             value: None,
             record: None,
             header: None,
@@ -204,7 +251,7 @@ impl Output {
                 From::Row if one.is_delete => NULL,
                 From::Row => one.change,
                 From::Register(number) => one.values[number],
-                From::SetAt => NULL,
+                From::SetAt | From::Generated => NULL,
             };
             if let From::SetAt = from {
                 columns.push(Arc::new(finished.iter().map(|one| one.set_at.as_deref()).collect::<StringArray>()));
