@@ -115,20 +115,25 @@ impl Derived {
 impl Derived {
     /// Adds the rows for which a column could not be computed to those whose value does not fit it.
     pub(super) fn add_failed(&self, name: &str, made: &[Values], cast: &mut Cast, counts: impl Fn(usize) -> bool) {
-        let Some(number) = self.made.iter().position(|made| made.name == name) else { return };
-        let failed = made[number].failed.iter().filter(|(row, _)| counts(*row));
+        let failed = self.failed(name, made).iter().filter(|(row, _)| counts(*row));
         cast.bad.extend(failed.map(|(row, reason)| (*row, format!("`select` cannot be computed: {reason}"))));
+    }
+
+    /// The rows for which a column could not be computed, rising; none if no expression makes it.
+    fn failed<'a>(&self, name: &str, made: &'a [Values]) -> &'a [(usize, String)] {
+        let number = self.made.iter().position(|made| made.name == name);
+        number.map_or(&[], |number| &made[number].failed)
     }
 }
 
 impl Decoder {
-    /// Notes for which records a column that an expression makes was not sent: those that did not send each of the
-    /// columns that it names.
+    /// Notes for which records a column that an expression makes was not sent: those that do not have each of the columns
+    /// that it names, and where null means not sent, those for which it is null.
     pub(super) fn made_without_unsent(
         &self,
         (number, column): (usize, &ColumnSource),
         values: ArrayRef,
-        records: &[ArrayRef],
+        (records, made_values): (&[ArrayRef], &[Values]),
         (viewed, restored): (&Viewed<'_>, &Restored),
         fates: &mut [Fate],
         unsent: &mut Unsent,
@@ -144,6 +149,8 @@ impl Decoder {
             viewed.is_absent(row, &input.name) && !place.is_some_and(|place| restored.is_explicit_null(place, row))
         };
         let is_null = |row: usize, input: &Input| input.place.is_none_or(|place| records[place].is_null(row));
+        let failed = self.derived.failed(&column.name, made_values);
+        let has_failed = |row: usize| failed.binary_search_by_key(&row, |(row, _)| *row).is_ok();
         let mut is_unsent = vec![false; values.len()];
         for (row, fate) in fates.iter_mut().enumerate().take(values.len()) {
             if !matches!(fate, Fate::Upsert) {
@@ -158,10 +165,12 @@ impl Decoder {
                 }
                 is_unsent[row] = true;
             } else if !is_key && partial.is_on() {
-                is_unsent[row] = made
-                    .inputs()
-                    .iter()
-                    .any(|input| is_null(row, input) && (partial.null || partial.absent && is_absent(row, input)));
+                is_unsent[row] = match partial.null {
+                    true => values.is_null(row) && !has_failed(row),
+                    false => {
+                        made.inputs().iter().any(|input| partial.absent && is_null(row, input) && is_absent(row, input))
+                    }
+                };
             }
             if is_unsent[row] {
                 unsent.add(row, number);

@@ -293,7 +293,7 @@ impl Decoder {
         for (number, column) in self.resolved.columns().iter().enumerate() {
             let source = column.of(records, batch.num_rows());
             let source = match self.derived.of(&column.name) {
-                Some(_) => self.made_without_unsent((number, column), source, records, sent, fates, unsent),
+                Some(_) => self.made_without_unsent((number, column), source, (records, made), sent, fates, unsent),
                 None => self.without_unsent((number, column), source, sent, fates, unsent),
             };
             let mut cast = column.cast(&source);
