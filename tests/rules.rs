@@ -234,3 +234,59 @@ fn a_column_that_another_program_generates_is_held_to_its_expression() {
     let rows = project.query("SELECT note FROM silver.t WHERE id = 4");
     assert_eq!(rows[0]["note"], "n9");
 }
+
+#[test]
+fn a_generated_column_makes_no_update_one_that_does_not_send_all() {
+    let options =
+        "ignore_null_updates: true\n    constraints: {positive: amount > 0}\n    generated: {day: CAST(at AS DATE)}";
+    let spec = with(options).replace("note: string", "note: string, at: timestamp, day: date not null");
+    let project = Project::new(&spec);
+    let header = "op,id,seq,amount,note,at,day\n";
+    let land = |name: &str, records: &str| project.land(name, format!("{header}{records}").as_bytes(), None);
+    land("a.csv", "I,1,1,10,x,2024-05-01T10:00:00,\nI,2,1,-1,x,2024-05-01T10:00:00,\n");
+    assert_eq!(project.run().task("silver.t").quarantined, 1, "a bad record is no reason to fail");
+    assert_eq!(ids(&project), [1]);
+    assert_eq!(project.query("SELECT count(*) AS n FROM silver.t WHERE _set_at IS NOT NULL")[0]["n"], 0);
+
+    // A note alone, what the column is made of alone, a row that lacks it, the column without what it is made of.
+    land("b.csv", "I,1,2,,y,,\nI,1,3,,,2024-06-01T10:00:00,\nI,3,1,5,z,,\nI,1,4,,,,2024-06-02\n");
+    assert_eq!(project.run().task("silver.t").quarantined, 2);
+    let refused = project.query("SELECT reason_kind, reason FROM quarantine.s ORDER BY reason_kind");
+    let kinds: Vec<_> = refused.iter().map(|row| row["reason_kind"].as_str().expect("a text")).collect();
+    assert_eq!(kinds, ["constraint", "generated", "incomplete"], "{refused:?}");
+    assert!(
+        refused[2]["reason"].as_str().expect("a text").contains("does not bring what it is made of"),
+        "{refused:?}"
+    );
+    let rows = project.query("SELECT id, note, day FROM silver.t");
+    assert_eq!(json!(rows), json!([{"id": 1, "note": "y", "day": "2024-06-01"}]));
+    project.assert_settled();
+    project.silver(&["verify", "--rebuild"]).expect(0);
+}
+
+#[test]
+fn a_condition_may_guard_what_cannot_be_computed() {
+    let guarded = "constraints: {ratio: amount = 0 OR 100 / amount < 60}";
+    let project = Project::new(&with(guarded));
+    project.land("a.csv", b"op,id,seq,amount,note\nI,1,1,0,x\nI,2,1,2,x\nI,3,1,3,x\nI,4,1,1,x\n", None);
+    assert_eq!(project.run().task("silver.t").quarantined, 1);
+    assert_eq!(ids(&project), [1, 2, 3]);
+    // Rows that are there are asked in the same way, and one that cannot be asked does not meet the condition.
+    project.respec(&with("constraints: {ratio: amount = 0 OR 100 / amount < 59}"));
+    project.run();
+    project.respec(&with("constraints: {bare: 100 / amount < 59}"));
+    let story = failing(&project);
+    assert!(story.contains("1 row does not meet constraint `bare`: 100 / amount < 59"), "{story}");
+    assert!(story.contains("id 1, amount 0") && story.contains("ivide by zero"), "{story}");
+}
+
+#[test]
+fn where_null_means_not_sent_an_expression_over_nulls_still_gives_its_value() {
+    let options = "ignore_null_updates: true\n    select: {note: \"coalesce(nick, full_name)\"}";
+    let project = Project::new(&with(options));
+    project.land("a.csv", b"op,id,seq,amount,nick,full_name\nI,1,1,1,,A\nI,2,1,1,n,A\n", None);
+    project.land("b.csv", b"op,id,seq,amount,nick,full_name\nI,2,2,2,,\nI,1,2,,,B\n", None);
+    project.run();
+    let rows = project.query("SELECT id, amount, note FROM silver.t ORDER BY id");
+    assert_eq!(json!(rows), json!([{"id": 1, "amount": 1, "note": "B"}, {"id": 2, "amount": 2, "note": "n"}]));
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast as arrow_cast;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::util::display::array_value_to_string;
 use lake::cast::{Cast, Rules as CastRules, cast};
 use lake::commit::Rules;
@@ -62,6 +62,12 @@ impl Generated {
             let scalar = expression.ready(&schema, session).context(place)?;
             let held = field(&name)?.data_type();
             let kind = ColumnType::of(held).ok_or_else(|| Error::internal(format!("`{name}` is {held}")))?;
+            if *scalar.kind() == DataType::Utf8 && kind != ColumnType::String {
+                let message = format!("`{}` gives a text and the column is {kind}", expression.sql().trim());
+                return Err(Error::spec(message)
+                    .context(place())
+                    .hint(format!("every engine reads texts its own way: `CAST(… AS {kind})` says which")));
+            }
             let portable = expression.portable();
             let stored = if scalar.kind() == held { portable } else { format!("CAST({portable} AS {kind})") };
             Ok(Column {

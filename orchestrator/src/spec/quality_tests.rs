@@ -104,6 +104,7 @@ fn rules_that_no_row_can_be_held_to_are_said_before_anything_is_read() {
         ("generated: {at: 'now()'}\n    sequence_by: [at]", "make it with `select`"),
         ("generated: {day: 'CAST(at AS DATE)', note: 'CAST(day AS STRING)'}", "none can be made of another"),
         ("generated: {day: 'coalesce(day, CAST(at AS DATE))'}", "none can be made of another"),
+        ("generated: {day: \"split_part(note, 'T', 1)\"}", "gives a text and `day` is date"),
         ("generated: {day: 'CAST(at AS DATE)'}\n    select: {day: d}", "is made by `select` as well"),
         ("generated: {day: 'CAST(more AS DATE)'}\n    undeclared_columns: add", ""),
     ];

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use lake::expression::{Expression, Scalar};
+use lake::schema::ColumnType;
 use lake::session::Session;
 use lake::spec::{Problem, SpecPath};
 
@@ -62,7 +63,15 @@ impl Check<'_> {
                 let message = format!("`{name}` is made by `select` as well");
                 self.problems.add(Problem::at(&path, message).hint("keep one of them"));
             }
-            let Some((expression, _)) = self.over_rows(&path, sql, columns) else { continue };
+            let Some((expression, scalar)) = self.over_rows(&path, sql, columns) else { continue };
+            let own = columns.declared(name).map(|own| own.column.kind);
+            let is_text = scalar.is_some_and(|scalar| *scalar.kind() == DataType::Utf8);
+            if let Some(kind) = own.filter(|kind| is_text && *kind != ColumnType::String) {
+                let message =
+                    format!("`{sql}` gives a text and `{name}` is {kind}: every engine reads texts its own way");
+                let hint = format!("cast it in the expression: `CAST(… AS {kind})`");
+                self.problems.add(Problem::at(&path, message).hint(hint));
+            }
             for other in expression.names().iter().filter(|other| raw.generated.contains_key(other)) {
                 let message = format!("`{other}` is a generated column, and none can be made of another");
                 self.problems.add(Problem::at(&path, message).hint("write out its expression"));
