@@ -5,7 +5,7 @@
 //! it is the rows by which the vectors differ. A file that was written anew without a feed so tells rows that did not
 //! change at all: once as old, once as new. Who asks what a change touches gets too much then, never too little.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
@@ -22,7 +22,8 @@ use roaring::RoaringTreemap;
 use serde_json::Value;
 
 use crate::commit::actions_of;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::history::check_readable;
 use crate::lakehouse::Lake;
 use crate::stage::Staged;
 use crate::table::Table;
@@ -98,6 +99,26 @@ pub async fn between(table: &Table, from: u64, columns: &[String]) -> Result<Tol
     Ok(Told::Known(Changes { table: table.clone(), files }))
 }
 
+/// A table as it was at an older version than the one that it is open at, with all of its files still there.
+///
+/// # Errors
+/// [`ErrorKind::Store`](crate::ErrorKind::Store) when that cannot be found out.
+pub async fn before(lake: &Lake, table: &Table, version: u64) -> Result<Told<Table>> {
+    let old = match lake.table_at(table.name(), version).await {
+        Ok(old) => old,
+        // A log that begins later was cleaned; one that is whole may be read another time.
+        Err(_) if actions(table, 0).await?.is_none() => {
+            return Ok(Told::Broken(format!("version {version} of {} is gone", table.name())));
+        }
+        Err(error) => return Err(error),
+    };
+    match check_readable(&old, table).await {
+        Ok(()) => Ok(Told::Known(old)),
+        Err(error) if error.kind() == ErrorKind::Table => Ok(Told::Broken(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
 impl Changes {
     /// True when no row changed.
     pub fn is_empty(&self) -> bool {
@@ -114,7 +135,11 @@ impl Changes {
     /// # Errors
     /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be read.
     pub async fn read(&self, lake: &Lake, columns: &[String]) -> Result<Told<Staged>> {
-        let files = Files::of(&self.table)?;
+        let files = match Files::of(&self.table) {
+            Ok(files) => files,
+            Err(error) if error.kind() == ErrorKind::Table => return Ok(Told::Broken(error.to_string())),
+            Err(error) => return Err(error),
+        };
         if let Some(gone) = self.gone(&files).await? {
             return Ok(Told::Broken(format!("`{gone}` of {} is gone, which tells what changed", self.table.name())));
         }
@@ -139,20 +164,26 @@ impl Changes {
 
     /// The first file that is not there any more.
     async fn gone(&self, files: &Files) -> Result<Option<String>> {
-        let mut looks = Vec::new();
+        let mut wanted = BTreeSet::new();
         for file in &self.files {
-            looks.push(is_gone(files.clone(), file.path.clone()).boxed());
+            wanted.insert(place(&file.path));
+            if let Rows::These { left, only, .. } = &file.rows {
+                for vector in [left, only].into_iter().flatten() {
+                    wanted.extend(vectors::file_of(vector)?);
+                }
+            }
         }
+        let looks = wanted.into_iter().map(|path| is_gone(files.clone(), path).boxed()).collect::<Vec<_>>();
         let looked: Vec<Option<String>> = stream::iter(looks).buffered(LOOKED_AHEAD).try_collect().await?;
         Ok(looked.into_iter().flatten().next())
     }
 }
 
 /// The path of a file that is not there any more.
-async fn is_gone(files: Files, path: String) -> Result<Option<String>> {
-    match files.store().head(&place(&path)).await {
+async fn is_gone(files: Files, path: Path) -> Result<Option<String>> {
+    match files.store().head(&path).await {
         Ok(_) => Ok(None),
-        Err(object_store::Error::NotFound { .. }) => Ok(Some(path)),
+        Err(object_store::Error::NotFound { .. }) => Ok(Some(path.to_string())),
         Err(error) => Err(Error::from(error).context(format!("looking for `{path}`"))),
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
 use crate::table::Table;
+use crate::vectors;
 
 /// So many versions in a row that are older than a moment tell that those before them are as well.
 pub(crate) const OLDER_VERSIONS: usize = 8;
@@ -140,16 +141,20 @@ impl Timeline {
     }
 }
 
-/// Fails when files of an earlier version of a table, which is open as `then`, are gone. `now` is its newest version,
-/// whose files are there.
+/// Fails when files of an earlier version of a table, which is open as `then`, are gone: data files, or those that tell
+/// which of their rows are deleted. `now` is its newest version, whose files are there.
 ///
 /// # Errors
 /// [`ErrorKind::Table`] with the version, when it cannot be read any more.
 pub async fn check_readable(then: &Table, now: &Table) -> Result<()> {
-    let live: HashSet<String> = now.file_paths()?.into_iter().collect();
+    let live: HashSet<Path> = files(now)?.into_iter().collect();
     let store = then.delta().log_store().object_store(None);
-    for path in then.file_paths()?.into_iter().filter(|path| !live.contains(path)) {
-        match store.head(&Path::parse(&path).unwrap_or_else(|_| Path::from(path.as_str()))).await {
+    let mut asked = HashSet::new();
+    for path in files(then)?.into_iter().filter(|path| !live.contains(path)) {
+        if !asked.insert(path.clone()) {
+            continue;
+        }
+        match store.head(&path).await {
             Ok(_) => {}
             Err(object_store::Error::NotFound { .. }) => {
                 let message = format!("version {} of {} cannot be read any more", then.version(), then.name());
@@ -161,6 +166,18 @@ pub async fn check_readable(then: &Table, now: &Table) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The files that the open version of a table is made of.
+fn files(table: &Table) -> Result<Vec<Path>> {
+    let mut files = Vec::new();
+    for file in table.delta().snapshot()?.log_data().iter() {
+        files.push(Path::parse(file.path()).unwrap_or_else(|_| Path::from(file.path().as_ref())));
+        if let Some(vector) = file.deletion_vector_descriptor() {
+            files.extend(vectors::file_of(&vector)?);
+        }
+    }
+    Ok(files)
 }
 
 async fn entry(table: &Table, number: u64) -> Result<Option<Version>> {

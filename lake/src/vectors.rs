@@ -86,6 +86,14 @@ pub(crate) async fn write(
     Ok(named)
 }
 
+/// The file in the folder of the table that holds a vector; `None` where the log itself does.
+pub(crate) fn file_of(vector: &DeletionVectorDescriptor) -> Result<Option<Path>> {
+    match vector.storage_type {
+        StorageType::UuidRelativePath => path_of(&vector.path_or_inline_dv).map(Some),
+        StorageType::Inline | StorageType::AbsolutePath => Ok(None),
+    }
+}
+
 /// The file of vectors that a name in the log stands for.
 pub(crate) fn path_of(name: &str) -> Result<Path> {
     let split = name.len().checked_sub(UUID_LENGTH).filter(|split| name.is_char_boundary(*split));

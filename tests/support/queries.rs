@@ -27,11 +27,19 @@ const WHERE: [&str; 5] = [
     "o.cust IN (SELECT cid FROM silver.customers WHERE level > 1)",
     "NOT EXISTS (SELECT 1 FROM silver.customers x WHERE x.cid = o.cust AND x.level > 3)",
 ];
+/// Conditions that a row without a customer meets.
+const WITHOUT: [&str; 5] = [
+    "c.cid IS NULL",
+    "coalesce(c.country, 'none') = 'none'",
+    "c.country IS DISTINCT FROM 'north'",
+    "c.level > 2 OR c.level IS NULL",
+    "c.cid IS NULL OR o.id IS NULL",
+];
 const JOINS: [&str; 5] = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT JOIN"];
 
 /// A query, and the lines of the spec that name its keys where they do not follow from it.
 pub(crate) fn model(dice: &mut Dice) -> (String, &'static str) {
-    match dice.below(8) {
+    match dice.below(12) {
         0 => (per_key(dice), ""),
         1 => (format!("SELECT DISTINCT {} AS g0, o.qty AS g1\n{}", group(dice, false), from(dice, false)), ""),
         2 => (by_constant(dice), ""),
@@ -40,6 +48,10 @@ pub(crate) fn model(dice: &mut Dice) -> (String, &'static str) {
             format!("SELECT o.id AS g0, o.region || '!' AS a0 FROM silver.orders o WHERE {}", pick(dice, &WHERE)),
             "    keys: [g0]\n",
         ),
+        5 => (without(dice), ""),
+        6 => two_sided(dice),
+        7 => (distinct_groups(dice), ""),
+        8 => (of_newest(dice), "    keys: [g0]\n"),
         _ => (grouped(dice), ""),
     }
 }
@@ -74,6 +86,46 @@ fn grouped(dice: &mut Dice) -> String {
 fn per_key(dice: &mut Dice) -> String {
     let day = group(dice, false);
     format!("SELECT o.id AS g0, {day} AS g1, c.country AS a0, o.amount * 2 AS a1\n{}", from_join(dice, "LEFT JOIN"))
+}
+
+/// Rows of orders, asked for what their customers lack.
+fn without(dice: &mut Dice) -> String {
+    let (from, wanted) = (from_join(dice, "LEFT JOIN"), pick(dice, &WITHOUT));
+    format!("SELECT o.id AS g0, o.region AS a0, c.country AS a1\n{from} WHERE {wanted}")
+}
+
+/// Pairs that both sides tell apart, of one table or two.
+fn two_sided(dice: &mut Dice) -> (String, &'static str) {
+    let join = pick(dice, &JOINS);
+    match dice.below(4) {
+        0 => {
+            let on = pick(dice, &["a.region = b.region", "a.cust = b.cust AND a.qty < b.qty", "a.cust = b.id"]);
+            let query = "SELECT a.id AS g0, b.id AS g1, b.qty AS a0 FROM silver.orders a";
+            (format!("{query} {join} silver.orders b ON {on}"), "")
+        }
+        1 => (
+            format!(
+                "SELECT o.id AS g0, c.cid AS g1 FROM silver.orders o {join} silver.customers c ON o.region = c.country"
+            ),
+            "",
+        ),
+        2 => (
+            format!("SELECT o.id AS g0, c.cid AS g1, c.level AS a0\n{}", from_join(dice, join)),
+            "    keys: [g0, g1]\n",
+        ),
+        _ => (format!("SELECT DISTINCT o.region AS g0, c.country AS g1\n{}", from_join(dice, join)), ""),
+    }
+}
+
+/// What groups have in common.
+fn distinct_groups(dice: &mut Dice) -> String {
+    let (made, from) = (pick(dice, &MADE), from(dice, false));
+    format!("SELECT DISTINCT {made} AS g0\n{from}\nGROUP BY {}", group(dice, false))
+}
+
+/// Groups that are told by an order of theirs.
+fn of_newest(dice: &mut Dice) -> String {
+    format!("SELECT max(o.id) AS g0, o.cust AS a0, count(*) AS a1\n{}\nGROUP BY o.cust", from(dice, false))
 }
 
 /// Branches that a constant tells apart.

@@ -24,13 +24,13 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::LogicalPlan;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lake::changes::{Changes, Told, between};
+use lake::changes::{Changes, Told, before, between};
 use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::Session;
 use lake::stage::Staged;
-use lake::{ErrorKind, Lake, Result, Table};
+use lake::{Error, Lake, Result, Table};
 
 use self::groups::{Touched, restrict};
 use self::scans::Scans;
@@ -113,11 +113,14 @@ impl Work {
         if columns.fields() != self.held.schema().fields() {
             return Ok(Answer::Whole(Whole::Reset("its columns have changed".to_owned())));
         }
-        let scans = match self.follow(&session, &shape).await? {
+        let mut scans = match self.follow(&session, &shape).await? {
             Ok(scans) => scans,
             Err(whole) => return Ok(Answer::Whole(whole)),
         };
-        let touched = self.touched(&session, &shape, &scans).await?;
+        let touched = match self.touched(&session, &shape, &mut scans).await? {
+            Ok(touched) => touched,
+            Err(whole) => return Ok(Answer::Whole(whole)),
+        };
         let share = touched.len() as f64 / self.held.row_count()?.unwrap_or(0).max(1) as f64;
         if touched.len() > TOUCHED_FEW && share > TOUCHED_SHARE_MAX {
             return Ok(Answer::Whole(Whole::Cheaper("more than half of its groups were touched".to_owned())));
@@ -151,31 +154,37 @@ impl Work {
                 Told::Known(changed) => changed,
                 Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
             };
-            let old = match shape.asks_for_old()? {
-                false => source.clone(),
-                true => match self.lake.table_at(source.name(), from).await {
-                    Ok(old) => old,
-                    Err(error) if error.kind() == ErrorKind::Store => return Err(error),
-                    Err(_) => {
-                        return Ok(Err(Whole::Reset(format!("version {from} of {} is gone", source.name()))));
-                    }
-                },
-            };
-            scans.add_changed(session, [&old, source], &changed, &columns).await?;
+            scans.add_changed(session, source, &changed, &columns).await?;
         }
         Ok(Ok(scans))
     }
 
-    /// The groups that the changes touch, each once.
-    async fn touched(&self, session: &Session, shape: &Shape, scans: &Scans) -> Result<Touched> {
+    /// The groups that the changes touch, each once; or why that cannot be told.
+    async fn touched(&self, session: &Session, shape: &Shape, scans: &mut Scans) -> Result<Result<Touched, Whole>> {
         let exprs = shape.group_columns();
-        let Some(plan) = Follow(scans).groups(&shape.plan, &exprs)? else {
+        let mut plan = Follow(scans).groups(&shape.plan, &exprs)?;
+        // Only what the plan reads of the past is opened: much of it may be gone.
+        let lacking = scans.lacking();
+        for (source, from) in self.sources.iter().filter(|(source, _)| lacking.contains(source.name())) {
+            let from = u64::try_from(*from).unwrap_or_default();
+            match before(&self.lake, source, from).await? {
+                Told::Known(old) => scans.add_old(session, &old).await?,
+                Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
+            }
+        }
+        if !lacking.is_empty() {
+            plan = Follow(scans).groups(&shape.plan, &exprs)?;
+        }
+        if !scans.lacking().is_empty() {
+            return Err(Error::internal(format!("{} was followed without its sources as they were", self.plan.table)));
+        }
+        let Some(plan) = plan else {
             let schema = Arc::new(frame(session, shape.plan.clone()).select(exprs)?.schema().as_arrow().clone());
-            return Touched::new(session, &Touched::named(&schema), Vec::new());
+            return Touched::new(session, &Touched::named(&schema), Vec::new()).map(Ok);
         };
         let frame = frame(session, plan);
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        Touched::new(session, &Touched::named(&schema), frame.collect().await?)
+        Touched::new(session, &Touched::named(&schema), frame.collect().await?).map(Ok)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sources of a query as plans: as they are, as they were when the table was last made, and what changed between.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::common::ScalarValue;
 use datafusion::common::TableReference;
@@ -26,8 +27,10 @@ pub(super) enum Side {
 pub(super) struct Source {
     /// All of it as it is.
     new: LogicalPlan,
-    /// All of it as it was; `None` where that is the same.
+    /// All of it as it was; `None` where that is the same or not known.
     old: Option<LogicalPlan>,
+    /// True once it was asked for as it was, which is not known.
+    lacks_old: AtomicBool,
     /// The changed rows as they were and as they are; `None` where none changed.
     changed: Option<[LogicalPlan; 2]>,
 }
@@ -45,21 +48,20 @@ impl Scans {
     /// Takes a source that has not changed.
     pub(super) async fn add_same(&mut self, session: &Session, table: &Table) -> Result<()> {
         let new = all(session, table).await?;
-        self.0.insert(table.name().clone(), Source { new, old: None, changed: None });
+        self.0
+            .insert(table.name().clone(), Source { new, old: None, lacks_old: AtomicBool::new(false), changed: None });
         Ok(())
     }
 
-    /// Takes a source that changed: how it was, how it is, and the changed rows with the columns `told`.
+    /// Takes a source that changed: how it is, and the changed rows with the columns `told`.
     pub(super) async fn add_changed(
         &mut self,
         session: &Session,
-        tables: [&Table; 2],
+        table: &Table,
         changed: &Staged,
         told: &BTreeSet<String>,
     ) -> Result<()> {
-        let [old, new] = tables;
-        let name = new.name().clone();
-        let (old, new) = (all(session, old).await?, all(session, new).await?);
+        let new = all(session, table).await?;
         let side = |is_new: bool, frame: datafusion::dataframe::DataFrame| -> Result<LogicalPlan> {
             let wanted = if is_new { ident(IS_NEW) } else { Expr::Not(Box::new(ident(IS_NEW))) };
             let columns = new.schema().fields().iter().map(|field| {
@@ -74,8 +76,26 @@ impl Scans {
             Ok(frame.filter(wanted)?.select(columns)?.into_unoptimized_plan())
         };
         let changed = [side(false, changed.frame(session).await?)?, side(true, changed.frame(session).await?)?];
-        self.0.insert(name, Source { new: new.clone(), old: Some(old), changed: Some(changed) });
+        let source = Source { new, old: None, lacks_old: AtomicBool::new(false), changed: Some(changed) };
+        self.0.insert(table.name().clone(), source);
         Ok(())
+    }
+
+    /// Takes a changed source as it was.
+    pub(super) async fn add_old(&mut self, session: &Session, old: &Table) -> Result<()> {
+        let plan = all(session, old).await?;
+        if let Some(source) = self.0.get_mut(old.name()) {
+            source.old = Some(plan);
+            source.lacks_old = AtomicBool::new(false);
+        }
+        Ok(())
+    }
+
+    /// The changed sources that were asked for as they were, which is not known: plans that were made until now are not
+    /// to be used then.
+    pub(super) fn lacking(&self) -> Vec<TableName> {
+        let lacking = self.0.iter().filter(|(_, source)| source.lacks_old.load(Ordering::Relaxed));
+        lacking.map(|(name, _)| name.clone()).collect()
     }
 
     /// What a scan reads, on a side.
@@ -83,6 +103,10 @@ impl Scans {
         let Some(source) = self.source(scan) else { return Ok(None) };
         let plan = match (side, &source.old) {
             (Side::Old, Some(old)) => old,
+            (Side::Old, None) if source.changed.is_some() => {
+                source.lacks_old.store(true, Ordering::Relaxed);
+                &source.new
+            }
             _ => &source.new,
         };
         named(plan.clone(), scan).map(Some)

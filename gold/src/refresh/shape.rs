@@ -94,19 +94,6 @@ impl Shape {
     }
 }
 
-impl Shape {
-    /// True when following changes may ask for sources as they were.
-    pub(crate) fn asks_for_old(&self) -> Result<bool> {
-        let mut nodes = 0;
-        self.plan.apply(|node| {
-            nodes += usize::from(matches!(node, LogicalPlan::TableScan(_) | LogicalPlan::Aggregate(_)));
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        // One scan below one aggregate is followed from its changed rows alone.
-        Ok(nodes > 2)
-    }
-}
-
 /// Subqueries become joins, and filters and join conditions go where they belong; all else stays as it is written.
 fn prepared(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan> {
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
