@@ -139,7 +139,9 @@ impl Visitor for Calls {
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
         if let ast::Expr::Function(call) = expr {
-            self.functions.insert(call.name.to_string().to_lowercase());
+            // Without quotes: `"random"()` is the same function.
+            let name = call.name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
+            self.functions.insert(name.collect::<Vec<_>>().join("."));
         }
         ControlFlow::Continue(())
     }
@@ -215,5 +217,7 @@ mod tests {
         let found =
             sources("SELECT Random() AS r, upper(name) FROM silver.a WHERE day > current_date - 30").expect("a query");
         assert_eq!(found.unstable.into_iter().collect::<Vec<_>>(), ["current_date", "random"]);
+        let quoted = sources("SELECT \"random\"() AS r FROM silver.a").expect("a query");
+        assert_eq!(quoted.unstable.into_iter().collect::<Vec<_>>(), ["random"]);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Only what is known to follow its moment closely is looked through: casts between dates and timestamps, `AT TIME
 //! ZONE`, `date_trunc`. A zone moves its clock by less than a day against UTC, also where it is put back, so a span is
-//! taken a day and two hours wider on both sides; which group a row belongs to is asked of the row itself.
+//! taken a day and two hours wider on both sides for each cast; which group a row belongs to is asked of the row itself.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const SLACK_US: i64 = DAY_US + 2 * HOUR_US;
 
 /// What to look for in the column that groups are made of; `None` where that is not known.
 pub(super) fn spans(expr: &Expr, values: &ArrayRef, schema: &SchemaRef) -> Result<Option<(String, Wanted)>> {
-    let Some((column, width_us)) = moment(expr) else { return Ok(None) };
+    let Some((column, width_us, slack_us)) = moment(expr) else { return Ok(None) };
     let Ok(field) = schema.field_with_name(&column) else { return Ok(None) };
     let kind = field.data_type();
     if !matches!(kind, DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Date32) {
@@ -32,7 +32,7 @@ pub(super) fn spans(expr: &Expr, values: &ArrayRef, schema: &SchemaRef) -> Resul
     starts.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::new();
     for start in starts {
-        let (from, to) = (start.saturating_sub(SLACK_US), start.saturating_add(width_us).saturating_add(SLACK_US));
+        let (from, to) = (start.saturating_sub(slack_us), start.saturating_add(width_us).saturating_add(slack_us));
         match merged.last_mut() {
             Some((_, end)) if from <= *end => *end = to.max(*end),
             _ => merged.push((from, to)),
@@ -53,23 +53,25 @@ pub(super) fn spans(expr: &Expr, values: &ArrayRef, schema: &SchemaRef) -> Resul
     Ok(Some((column, wanted)))
 }
 
-/// The column of moments that an expression follows, and how long its values last at most, in microseconds.
-fn moment(expr: &Expr) -> Option<(String, i64)> {
+/// The column of moments that an expression follows, how long its values last at most, all truncations together, and how
+/// far they may lie from their local times, both in microseconds.
+fn moment(expr: &Expr) -> Option<(String, i64, i64)> {
     match expr {
-        Expr::Column(column) => Some((column.name.clone(), 0)),
+        Expr::Column(column) => Some((column.name.clone(), 0, SLACK_US)),
         Expr::Alias(alias) => moment(&alias.expr),
         Expr::Cast(cast) => {
-            let (column, width) = moment(&cast.expr)?;
+            let (column, width, slack) = moment(&cast.expr)?;
             match cast.field.data_type() {
-                DataType::Date32 | DataType::Date64 => Some((column, width.max(DAY_US))),
-                DataType::Timestamp(..) => Some((column, width)),
+                DataType::Date32 | DataType::Date64 => Some((column, width.saturating_add(DAY_US), slack)),
+                // Each change between a moment and its local time may be off by so much again, on either side.
+                DataType::Timestamp(..) => Some((column, width, slack.saturating_add(SLACK_US))),
                 _ => None,
             }
         }
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "datetrunc") => {
             let [Expr::Literal(unit, _), of] = call.args.as_slice() else { return None };
-            let (column, width) = moment(of)?;
-            Some((column, width.max(length_us(unit.try_as_str()??)?)))
+            let (column, width, slack) = moment(of)?;
+            Some((column, width.saturating_add(length_us(unit.try_as_str()??)?), slack))
         }
         _ => None,
     }
@@ -125,8 +127,20 @@ mod tests {
             cast(ends, &DataType::Int64).expect("numbers").as_primitive::<Int64Type>().values().to_vec()
         };
         assert_eq!((column.as_str(), with_null), ("at", true));
-        assert_eq!(ends(&from), [10 * DAY_US - SLACK_US, 20 * DAY_US - SLACK_US]);
-        assert_eq!(ends(&to), [12 * DAY_US + SLACK_US, 21 * DAY_US + SLACK_US]);
+        // The column itself and one cast to a zone.
+        let slack = 2 * SLACK_US;
+        assert_eq!(ends(&from), [10 * DAY_US - slack, 20 * DAY_US - slack]);
+        assert_eq!(ends(&to), [12 * DAY_US + slack, 21 * DAY_US + slack]);
+    }
+
+    #[test]
+    fn what_is_cut_twice_may_lie_two_lengths_before() {
+        let trunc =
+            |unit: &str, of| datafusion::functions::expr_fn::date_trunc(datafusion::logical_expr::lit(unit), of);
+        let month = trunc("month", trunc("week", ident("at")));
+        assert_eq!(moment(&month), Some(("at".to_owned(), 38 * DAY_US, SLACK_US)));
+        let week = trunc("week", cast_expr(ident("at"), DataType::Date32));
+        assert_eq!(moment(&week), Some(("at".to_owned(), 8 * DAY_US, SLACK_US)));
     }
 
     #[test]
