@@ -290,3 +290,21 @@ fn where_null_means_not_sent_an_expression_over_nulls_still_gives_its_value() {
     let rows = project.query("SELECT id, amount, note FROM silver.t ORDER BY id");
     assert_eq!(json!(rows), json!([{"id": 1, "amount": 1, "note": "B"}, {"id": 2, "amount": 2, "note": "n"}]));
 }
+
+#[test]
+fn a_table_made_anew_keeps_the_constraints_of_others_and_asks_for_them() {
+    let project = Project::new(&with("constraints: {ours: id > 0}"));
+    project.land("a.csv", b"op,id,seq,amount,note\nI,1,1,2,a\n", None);
+    project.run();
+    rewrite(&project, |metadata| metadata["configuration"]["delta.constraints.theirs"] = json!("amount < 10"));
+    project.respec(SPEC);
+    project.silver(&["rebuild", "t"]).expect(0);
+    let (metadata, version) = newest(&project, "metaData");
+    let constraint = |name: &str| metadata["configuration"][format!("delta.constraints.{name}")].clone();
+    assert_eq!((constraint("theirs"), constraint("ours")), (json!("amount < 10"), Value::Null));
+    project.land("b.csv", b"op,id,seq,amount,note\nI,2,1,20,b\n", None);
+    project.run_layer("bronze");
+    let story = project.silver(&["rebuild", "t"]).expect(1).story();
+    assert!(story.contains("1 row does not meet constraint `theirs`: amount < 10"), "{story}");
+    assert_eq!(newest(&project, "metaData").1, version, "nothing has changed");
+}

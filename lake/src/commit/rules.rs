@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use arrow::datatypes::{Field, Schema};
+use datafusion::dataframe::DataFrame;
 use deltalake::DeltaTableError;
 use deltalake::kernel::{Action, MetadataExt, Protocol};
 use deltalake::protocol::DeltaOperation;
@@ -96,6 +97,46 @@ impl Table {
             run: run.clone(),
         };
         self.commit(commit).await.map(|_: Outcome| ())
+    }
+
+    /// The CHECK constraints that other programs have set.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn checks_of_others(&self) -> Result<Vec<Rule>> {
+        let own: Own = self.property(OWN)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let mut rules = Rule::of(self)?;
+        rules.retain(|rule| rule.kind == Kind::Check && !own.checks.contains(&rule.name));
+        Ok(rules)
+    }
+
+    /// Asks the rows of a table that is to take the place of this one for the constraints that other programs have set
+    /// here, and returns these.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`] when rows do not meet one, [`ErrorKind::Query`] when it cannot be asked of them,
+    /// [`ErrorKind::Table`] when the new table has another one under its name.
+    pub async fn bind(&self, anew: &Self, rows: &DataFrame, keys: &[String]) -> Result<Vec<Rule>> {
+        let others = self.checks_of_others()?;
+        let hint = "drop it there, or mend the spec";
+        let new = Rule::of(anew)?;
+        for rule in &others {
+            let is_other = |new: &&Rule| {
+                new.kind == Kind::Check && new.name.eq_ignore_ascii_case(&rule.name) && new.sql != rule.sql
+            };
+            if let Some(new) = new.iter().find(is_other) {
+                let message = format!(
+                    "{}: another program has set {}, and the spec says `{}`",
+                    self.name(),
+                    rule.text(),
+                    new.sql
+                );
+                return Err(Error::new(ErrorKind::Table, message).hint(hint));
+            }
+        }
+        let what = format!("new rows of {}", self.name());
+        rules::hold(&others, rows, keys, &anew.partition_columns()?, &what).await.map_err(|error| error.hint(hint))?;
+        Ok(others)
     }
 
     /// The actions that change the rules, and the properties that are set by them.

@@ -9,8 +9,9 @@ use object_store::ObjectStoreExt;
 use serde_json::{Map, Value};
 
 use super::{Commit, Outcome, Redo, Txn, is_void, settled};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::RunId;
+use crate::rules::{CHECK, Rule};
 use crate::table::Table;
 use crate::write::discard;
 
@@ -30,6 +31,8 @@ pub struct Swap<'a> {
     pub txns: Vec<Txn>,
     /// A property that both have; what this table has there stays under the second name.
     pub replaced: (&'static str, &'static str),
+    /// The constraints of other programs that the new rows were asked for, of [`Table::bind`].
+    pub bound: Vec<Rule>,
     /// Rows of the table that was made aside.
     pub rows: u64,
     /// The fault point of the commit.
@@ -40,10 +43,12 @@ pub struct Swap<'a> {
 
 impl Table {
     /// Makes this table what another one is, in one commit, whatever came in between: all files are removed, and those of
-    /// the other are added. The table keeps its name, its id, and the properties that say nothing of columns.
+    /// the other are added. The table keeps its name, its id, the properties that say nothing of columns, and the
+    /// constraints of other programs.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be copied, and as [`Table::commit`].
+    /// [`ErrorKind::Conflict`] when another program has changed constraints since the new rows were asked;
+    /// [`ErrorKind::Store`] when a file cannot be copied, and as [`Table::commit`].
     pub async fn become_like(&mut self, swap: Swap<'_>) -> Result<Outcome> {
         let files = self.copy_files_of(swap.with).await?;
         let outcome = self.swapped(&swap, &files).await;
@@ -69,6 +74,10 @@ impl Table {
             // ours, whose answer was lost.
             if self.txn_version(&swap.once.app).await?.is_some_and(|held| held >= swap.once.version) {
                 return Ok(settled(self, begun, &commit).await);
+            }
+            if self.checks_of_others()? != swap.bound {
+                let message = format!("another program has changed constraints of {}", self.name());
+                return Err(Error::new(ErrorKind::Conflict, message));
             }
             // The table has moved on to its newest version after a conflict.
             match self.commit(commit).await {
@@ -105,7 +114,8 @@ impl Table {
 
     fn actions_of_swap(&self, swap: &Swap<'_>, files: &[Add]) -> Result<Vec<Action>> {
         let (own, theirs) = (self.delta().snapshot()?, swap.with.delta().snapshot()?);
-        let mut actions = vec![Action::Metadata(metadata(own.metadata(), theirs.metadata(), swap.replaced)?)];
+        let mut actions =
+            vec![Action::Metadata(metadata(own.metadata(), theirs.metadata(), swap.replaced, &swap.bound)?)];
         actions.extend(protocol(own.protocol(), theirs.protocol())?.map(Action::Protocol));
         actions.extend(self.removes(|_| true)?);
         actions.extend(files.iter().cloned().map(Action::Add));
@@ -130,10 +140,12 @@ fn added(file: &LogicalFileView) -> Add {
     }
 }
 
-fn metadata(own: &Metadata, theirs: &Metadata, replaced: (&str, &str)) -> Result<Metadata> {
+fn metadata(own: &Metadata, theirs: &Metadata, replaced: (&str, &str), bound: &[Rule]) -> Result<Metadata> {
     let (own, mut wanted) = (to_json(own)?, to_json(theirs)?);
     let mut properties = properties_of(&own);
-    properties.retain(|key, _| key != replaced.1 && !OF_COLUMNS.iter().any(|start| key.starts_with(start)));
+    let is_bound = |key: &str| key.strip_prefix(CHECK).is_some_and(|name| bound.iter().any(|rule| rule.name == name));
+    let is_of_columns = |key: &str| OF_COLUMNS.iter().any(|start| key.starts_with(start)) && !is_bound(key);
+    properties.retain(|key, _| key != replaced.1 && !is_of_columns(key));
     let before = properties.get(replaced.0).map(|value| (replaced.1.to_owned(), value.clone()));
     properties.extend(properties_of(&wanted));
     properties.extend(before);
@@ -203,13 +215,15 @@ mod tests {
         let own = of(
             "own",
             "{}",
-            json!({"delta.constraints.old": "a > 0", "delta.logRetentionDuration": "interval 2 days", "number": "7"}),
+            json!({"delta.constraints.old": "a > 0", "delta.constraints.other": "c > 0", "delta.logRetentionDuration": "interval 2 days", "number": "7"}),
         );
         let theirs = of("theirs", "[]", json!({"delta.constraints.new": "b > 0", "number": "8"}));
-        let wanted = to_json(&metadata(&own, &theirs, ("number", "before")).expect("metadata")).expect("JSON");
+        let bound = Rule { kind: crate::rules::Kind::Check, name: "other".to_owned(), sql: "c > 0".to_owned() };
+        let wanted =
+            to_json(&metadata(&own, &theirs, ("number", "before"), &[bound]).expect("metadata")).expect("JSON");
         assert_eq!((wanted["id"].as_str(), wanted["schemaString"].as_str()), (Some("own"), Some("[]")));
         let properties = Value::Object(properties_of(&wanted));
-        let expected = json!({"delta.constraints.new": "b > 0", "delta.logRetentionDuration": "interval 2 days",
+        let expected = json!({"delta.constraints.new": "b > 0", "delta.constraints.other": "c > 0", "delta.logRetentionDuration": "interval 2 days",
             "number": "8", "before": "7"});
         assert_eq!(properties, expected);
     }

@@ -1,6 +1,7 @@
 //! The new table, where nobody sees it.
 
 use lake::report::TaskReport;
+use lake::rules::Rule;
 use lake::run::{Pins, RunContext};
 use lake::{Error, ErrorKind, Lake, Layer, Result, Table, TableName};
 
@@ -17,6 +18,8 @@ pub(super) struct Made {
     _folder: tempfile::TempDir,
     pub(super) table: Table,
     pub(super) rows: u64,
+    /// The constraints of other programs that they meet.
+    pub(super) bound: Vec<Rule>,
     /// The number of the rebuild.
     pub(super) number: i64,
     /// The last batch of bronze in it, and the version of bronze that was read.
@@ -55,12 +58,13 @@ pub(super) async fn make(refinement: Refinement<'_>, number: i64, as_of: Option<
     };
     let session = aside.session()?;
     let rows = session.context().read_table(session.provider(&table).await?)?;
+    let bound = lake.existing(&plan.table).await?.bind(&table, &rows, &plan.kept.row_keys(plan)).await?;
     let (rows, checks) = verify::promises(plan, rows).await?;
     if let Some(broken) = checks.iter().find(|check| check.offenders > 0) {
         let message = format!("the new rows of {} break a rule: {}: {}", plan.table, broken.rule, broken.offenders);
         return Err(Error::data(message).hint(broken.examples.join("; ")));
     }
-    Ok(Made { aside, _folder: folder, table, rows, number, upto, bronze, decided, report })
+    Ok(Made { aside, _folder: folder, table, rows, bound, number, upto, bronze, decided, report })
 }
 
 /// The version of bronze to read, and the last batch to apply.

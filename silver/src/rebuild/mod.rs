@@ -147,8 +147,8 @@ impl Refinement<'_> {
         ];
         txns.extend(counting(&made.table).await?);
         let run = self.ctx.run.clone();
-        let (replaced, rows) = ((REBUILT, REBUILT_BEFORE), made.rows);
-        let swap = Swap { with: &made.table, once, txns, replaced, rows, point: "rebuild_committed", run };
+        let (replaced, bound, rows) = ((REBUILT, REBUILT_BEFORE), made.bound.clone(), made.rows);
+        let swap = Swap { with: &made.table, once, txns, replaced, bound, rows, point: "rebuild_committed", run };
         table.become_like(swap).await
     }
 
