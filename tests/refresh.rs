@@ -95,13 +95,56 @@ fn what_cannot_be_followed_is_computed_as_a_whole_and_told() {
 }
 
 #[test]
+fn rows_of_another_program_are_found_and_replaced() {
+    let project = project(SPEC);
+    run(&project, 0);
+    let before = totals(&project);
+    // The files of the last version in a commit that no run made.
+    let log = project.table_folder("gold.daily").join("_delta_log");
+    let newest = fs::read_dir(&log).expect("a log").flatten().map(|entry| entry.path());
+    let newest = newest.filter(|path| path.extension().is_some_and(|kind| kind == "json")).max().expect("a commit");
+    let number: u64 = newest.file_stem().and_then(|stem| stem.to_str()).expect("a name").parse().expect("a number");
+    let text = fs::read_to_string(&newest).expect("a commit");
+    let add: Value = serde_json::from_str(text.lines().find(|line| line.starts_with("{\"add\"")).expect("a file"))
+        .expect("an action");
+    let remove =
+        serde_json::json!({"remove": {"path": add["add"]["path"], "dataChange": true, "deletionTimestamp": 0}});
+    fs::write(log.join(format!("{:020}.json", number + 1)), format!("{remove}\n")).expect("written");
+    assert!(totals(&project).is_empty());
+    let told = run(&project, 0);
+    assert!(told.contains("computed as a whole, because its version 2 is by another program"), "{told}");
+    assert_eq!(totals(&project), before);
+    assert!(!run(&project, 0).contains("computed as a whole"));
+}
+
+#[test]
+fn keys_and_empty_partitions_are_held_when_the_whole_is_computed() {
+    let model = "  keyed:\n    query: SELECT amount AS k, id FROM silver.orders\n    keys: [k]\n";
+    let keyed = project(&format!("{SPEC}{model}"));
+    land(&keyed, "0", "I,8,2024-05-01,10.00,1\n");
+    let told = run(&keyed, 1);
+    assert!(told.contains("gold.keyed has several rows with the same `k`"), "{told}");
+
+    let parted = "  parted:\n    query: \"SELECT CASE WHEN id > 1 THEN '' ELSE 'x' END AS name, count(*) AS n FROM silver.orders GROUP BY 1\"\n    partition_by: [name]\n";
+    let parted = project(&format!("{SPEC}{parted}"));
+    for round in 2..4 {
+        run(&parted, 0);
+        assert_eq!(parted.query("SELECT name FROM gold.parted WHERE name IS NULL").len(), 1);
+        gold(&parted, &["verify", "parted"]).expect(0);
+        land(&parted, &format!("{round}"), &format!("I,{round}0,2024-05-01,1.00,1\n"));
+    }
+    let told = gold(&parted, &["explain", "parted"]).expect(0).stdout;
+    assert!(told.contains("`name` is in `partition_by`, where an empty text becomes null"), "{told}");
+}
+
+#[test]
 fn explain_says_how_and_why() {
     let more = "  floats:\n    query: SELECT day, sum(price) AS s FROM silver.orders GROUP BY day\n  all:\n    query: SELECT count(*) AS n FROM silver.orders\n";
     let project = project(&format!("{SPEC}{more}"));
     run(&project, 0);
     let told = gold(&project, &["explain", "daily"]).expect(0).stdout;
     assert!(told.starts_with("gold.daily is refreshed by group of `day`."), "{told}");
-    assert!(told.contains("silver.orders version 1, which is in; its change data feed tells what changed"), "{told}");
+    assert!(told.contains("silver.orders version 1, which is in; its change data feed, or files"), "{told}");
     let told = gold(&project, &["explain", "--output", "json"]).expect(0).stdout;
     let told: Value = serde_json::from_str(&told).expect("JSON");
     let of = |name: &str| {

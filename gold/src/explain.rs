@@ -86,7 +86,9 @@ impl Explanation {
             };
             let feed = match (source.has_feed, &self.coverage) {
                 (_, Coverage::Whole(_)) => "",
-                (true, _) => "; its change data feed tells what changed",
+                (true, _) => {
+                    "; its change data feed, or files that came and went where a commit has none, tell what changed"
+                }
                 (false, _) => "; it has no change data feed, so files that came and went tell what changed",
             };
             text.push_str(&format!("  {name} version {}, {held}{feed}\n", source.version));

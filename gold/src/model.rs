@@ -28,8 +28,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, Partitioning};
+use datafusion::functions::expr_fn::nullif;
+use datafusion::logical_expr::{Expr, Partitioning, lit};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream_partitioned};
+use lake::changes::last_foreign;
 use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
@@ -47,6 +49,7 @@ use crate::output;
 use crate::plan::ModelPlan;
 use crate::publish::{Publication, Target};
 use crate::recipe::{Held, Recipe, source_app};
+use crate::refresh::apply::check_once;
 use crate::refresh::{Answer, Whole, Work};
 use crate::spec::Refresh;
 use crate::write::Rows;
@@ -70,7 +73,11 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
     check_no_snapshot(plan, &held)?;
 
     let same = held.recipe.as_ref() == Some(&recipe);
-    let is_asked = plan.rebuild || !plan.unstable.is_empty();
+    let foreign = match (&held.recipe, &held_table) {
+        (Some(_), Some(table)) => last_foreign(table, &format!("{}:", plan.table)).await?,
+        _ => None,
+    };
+    let is_asked = plan.rebuild || foreign.is_some() || !plan.unstable.is_empty();
     let mut current = same && !is_asked;
     let mut made_from = Vec::new();
     for source in &mut sources {
@@ -89,7 +96,8 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
     if !same || is_asked {
         txns.push(held.next_change(&plan.table).await?);
     }
-    let whole = match (whole_at_once(plan, &held, &recipe), &held_table) {
+    let foreign = foreign.map(|version| Whole::Reset(format!("its version {version} is by another program")));
+    let whole = match (foreign.or_else(|| whole_at_once(plan, &held, &recipe)), &held_table) {
         (Some(whole), _) => whole,
         (None, None) => Whole::First,
         (None, Some(table)) => {
@@ -219,11 +227,12 @@ impl Computing<'_> {
     /// person should know. Without checks they are not held.
     async fn checked(&self, session: &Session, result: Computation) -> Result<(Rows, u64, Vec<String>)> {
         let plan = self.plan;
-        if plan.asks_nothing() {
+        if plan.asks_nothing() && plan.keys.is_empty() {
             return Ok((result.rows()?, 0, Vec::new()));
         }
         let (schema, rows) = (result.plan.schema(), result.rows()?);
         let staged = Staged::write_streams(schema, rows.parts).await?;
+        check_once(&plan.table, session, &staged, &plan.keys).await?;
         let asking = Asking { lake: self.lake, session, plan, ctx: self.ctx };
         let passed = asking.ask(&staged, None, &[]).await?;
         let parts = by_partition(passed.rows, plan)?.execute_stream_partitioned().await?;
@@ -247,7 +256,7 @@ impl Computation {
         let planning = || format!("planning the query of {}", plan.table);
         let frame = session.sql(&plan.query).await.context(planning)?;
         output::columns(frame.schema().as_arrow(), &plan.table)?;
-        let frame = by_partition(frame, plan)?;
+        let frame = by_partition(empty_as_null(frame, &plan.partition_by)?, plan)?;
         let physical = frame.create_physical_plan().await.context(planning)?;
         // Only now have types settled: the planner makes the sides of a union alike, for one.
         let schema = output::columns(&physical.schema(), &plan.table)?;
@@ -259,6 +268,23 @@ impl Computation {
         let parts = execute_stream_partitioned(Arc::clone(&self.plan), self.session.context().task_ctx())?;
         Ok(Rows { parts, ordered })
     }
+}
+
+/// The rows of a query as a table can hold them that is partitioned by some columns: an empty text is null there.
+pub(crate) fn empty_as_null(frame: DataFrame, partition_by: &[String]) -> Result<DataFrame> {
+    let fields = frame.schema().fields();
+    if !fields.iter().any(|field| partition_by.contains(field.name()) && field.data_type().is_string()) {
+        return Ok(frame);
+    }
+    let columns = fields.iter().map(|field| {
+        let column = Expr::Column(Column::new_unqualified(field.name()));
+        match partition_by.contains(field.name()) && field.data_type().is_string() {
+            true => nullif(column, lit("")).alias(field.name()),
+            false => column,
+        }
+    });
+    let columns = columns.collect::<Vec<_>>();
+    Ok(frame.select(columns)?)
 }
 
 /// The rows of one partition of the table in one part of the result, so that they share files.

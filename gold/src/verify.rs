@@ -13,6 +13,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName};
 use serde_json::{Value, json};
 
 use crate::checks::condition;
+use crate::model::empty_as_null;
 use crate::output;
 use crate::plan::ModelPlan;
 use crate::recipe::{Held, source_app};
@@ -35,12 +36,11 @@ pub struct Verdict {
     pub sources: BTreeMap<TableName, u64>,
     /// Its rows.
     pub rows: u64,
-    /// Rows that the query gives and the table lacks, those that the table has and the query does not give, and those
-    /// of the same key with other values.
+    /// Rows that the query gives and the table lacks.
     pub missing: Difference,
     /// Rows that the table has and the query does not give.
     pub surplus: Difference,
-    /// Rows of one key that are not the same.
+    /// Rows of one key with other values; counted as neither of the others.
     pub differing: Difference,
 }
 
@@ -124,7 +124,7 @@ pub async fn verify(lake: &Lake, plan: &ModelPlan) -> Result<Verdict> {
     };
     let right = session.sql(&plan.query).await.context(|| format!("planning the query of {}", plan.table))?;
     output::columns(right.schema().as_arrow(), &plan.table)?;
-    let mut right = right;
+    let mut right = empty_as_null(right, &plan.partition_by)?;
     for check in plan.checks.drops() {
         let met = condition(&session, &check, right.schema())?;
         right = right.filter(met.is_true())?;

@@ -119,6 +119,29 @@ pub async fn before(lake: &Lake, table: &Table, version: u64) -> Result<Told<Tab
     }
 }
 
+/// The newest version of a table that changed its rows after the last one of an application whose name begins with
+/// `app`; `None` where there is none, as far as the log goes back.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the log cannot be read.
+pub async fn last_foreign(table: &Table, app: &str) -> Result<Option<u64>> {
+    for version in (0..=table.version()).rev() {
+        let Some(actions) = actions(table, version).await? else { break };
+        if actions.iter().any(|action| matches!(action, Action::Txn(txn) if txn.app_id.starts_with(app))) {
+            break;
+        }
+        let is_change = |action: &Action| match action {
+            Action::Add(file) => file.data_change,
+            Action::Remove(file) => file.data_change,
+            _ => false,
+        };
+        if actions.iter().any(is_change) {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
+}
+
 impl Changes {
     /// True when no row changed.
     pub fn is_empty(&self) -> bool {

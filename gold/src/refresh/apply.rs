@@ -9,7 +9,7 @@ use lake::report::counted;
 use lake::session::Session;
 use lake::stage::Staged;
 use lake::upsert::{DELETE, Upsert};
-use lake::{Context, Error, ErrorKind, Result, Table, fault};
+use lake::{Context, Error, ErrorKind, Result, Table, TableName, fault};
 use serde_json::json;
 
 use super::groups::Touched;
@@ -37,7 +37,7 @@ pub(super) async fn replace(
 ) -> Result<Answer> {
     let Work { lake, plan, ctx, mut held, sources, txns } = work;
     let names: Vec<String> = shape.groups.iter().map(|group| group.name.clone()).collect();
-    check_once(&held, session, &rows, &names, !plan.keys.is_empty()).await?;
+    check_once(held.name(), session, &rows, &plan.keys).await?;
     let (rows, dropped, notes) = if plan.asks_nothing() {
         (rows, 0, Vec::new())
     } else {
@@ -123,9 +123,12 @@ async fn changes(
     Ok(new.union(gone.select(columns.collect::<Vec<_>>())?)?)
 }
 
-/// A group is one row. Where that follows from the query it holds; where `keys` say so it is seen.
-async fn check_once(table: &Table, session: &Session, rows: &Staged, names: &[String], is_told: bool) -> Result<()> {
-    if !is_told {
+/// A row has a key of its own. Where that follows from the query it holds; where `keys` say so it is seen.
+///
+/// # Errors
+/// [`ErrorKind::Data`] when two rows have the same.
+pub(crate) async fn check_once(table: &TableName, session: &Session, rows: &Staged, names: &[String]) -> Result<()> {
+    if names.is_empty() {
         return Ok(());
     }
     let groups: Vec<Expr> = names.iter().map(ident).collect();
@@ -134,7 +137,7 @@ async fn check_once(table: &Table, session: &Session, rows: &Staged, names: &[St
     if twice == 0 {
         return Ok(());
     }
-    let message = format!("the query of {} has several rows with the same {}", table.name(), quoted(names));
+    let message = format!("the query of {} has several rows with the same {}", table, quoted(names));
     Err(Error::new(ErrorKind::Data, message).hint("`keys` must identify a row"))
 }
 

@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
 use lake::columns::BATCH_ID;
 use lake::upsert::DELETE;
 
@@ -40,6 +40,14 @@ pub(super) fn of_plan(plan: &LogicalPlan) -> Result<BTreeSet<String>> {
             if expr.exists(|part| Ok(is_subquery(part)))? {
                 reasons.insert("a subquery in it is no join".to_owned());
             }
+            expr.apply(|part| {
+                if let Expr::ScalarFunction(call) = part
+                    && call.func.signature().volatility != Volatility::Immutable
+                {
+                    reasons.insert(format!("`{}` differs from run to run", call.func.name()));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(TreeNodeRecursion::Continue)
@@ -47,8 +55,8 @@ pub(super) fn of_plan(plan: &LogicalPlan) -> Result<BTreeSet<String>> {
     Ok(reasons)
 }
 
-/// What keeps the columns at these places from telling groups.
-pub(super) fn of_groups(plan: &LogicalPlan, places: Option<&[usize]>) -> Vec<String> {
+/// What keeps the columns at these places from telling groups in a table that is partitioned by some columns.
+pub(super) fn of_groups(plan: &LogicalPlan, places: Option<&[usize]>, partition_by: &[String]) -> Vec<String> {
     let mut reasons = Vec::new();
     match places {
         None => reasons.push(
@@ -61,6 +69,13 @@ pub(super) fn of_groups(plan: &LogicalPlan, places: Option<&[usize]>) -> Vec<Str
             let fields = places.iter().map(|place| plan.schema().field(*place));
             for field in fields.filter(|field| !tells(field.data_type())) {
                 reasons.push(format!("`{}` is {}, which does not tell groups", field.name(), field.data_type()));
+            }
+            let fields = places.iter().map(|place| plan.schema().field(*place));
+            for field in fields.filter(|field| is_text(field.data_type()) && partition_by.contains(field.name())) {
+                reasons.push(format!(
+                    "`{}` is in `partition_by`, where an empty text becomes null, so that it does not tell groups",
+                    field.name()
+                ));
             }
         }
     }
@@ -75,6 +90,14 @@ fn tells(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => tells(values),
         kind => !kind.is_nested() && !kind.is_floating() && !kind.is_null(),
+    }
+}
+
+/// Types whose empty value is null as the value of a partition.
+fn is_text(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => is_text(values),
+        kind => kind.is_string() || kind.is_binary(),
     }
 }
 
@@ -140,6 +163,9 @@ fn of_function(function: &AggregateFunction, input: &DFSchema) -> Result<Option<
     };
     if SUMS.contains(&name) && is_exact {
         return Ok(None);
+    }
+    if !SUMS.contains(&name) {
+        return Ok(Some(format!("`{name}` is not known to come out the same whatever the order of rows")));
     }
     Ok(Some(format!(
         "`{name}({first})` adds up floating numbers, whose sum depends on the order of rows: cast them to DECIMAL"

@@ -72,7 +72,7 @@ impl Coverage {
                 Some(model.keys.iter().filter_map(|key| plan.schema().index_of_column_by_name(None, key)).collect())
             }
         };
-        reasons.extend(of_groups(&plan, places.as_deref()));
+        reasons.extend(of_groups(&plan, places.as_deref(), &model.partition_by));
         if !reasons.is_empty() {
             return Ok(Self::Whole(reasons.into_iter().collect()));
         }

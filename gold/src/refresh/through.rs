@@ -58,7 +58,7 @@ pub(super) fn replaced(node: &LogicalPlan, expr: &Expr, instead: &[Expr]) -> Res
             None => Transformed::no(expr),
         })
     };
-    // From above, so that what was put in is not looked at again.
+    // From below, so that what was put in is not looked at again.
     let mut replace_once = replace;
     Ok(expr.clone().transform_up(&mut replace_once)?.data)
 }

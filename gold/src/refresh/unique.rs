@@ -1,7 +1,9 @@
 //! Which columns of a result tell its rows apart, as far as the query and the keys of its sources say so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Distinct, Expr, Join, JoinType, LogicalPlan, Union};
 use lake::TableName;
 
@@ -70,8 +72,13 @@ fn of_union(union: &Union, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BT
         return unique(input, keys);
     }
     let tells = |place: usize| {
-        let constants: Option<Vec<String>> = union.inputs.iter().map(|input| constant(input, place)).collect();
-        constants.is_some_and(|all| all.iter().collect::<BTreeSet<_>>().len() == all.len())
+        // As the union has them: `1` and `1.0` are one value there.
+        let kind = union.schema.field(place).data_type();
+        let of = |input: &Arc<LogicalPlan>| constant(input, place)?.cast_to(kind).ok();
+        let constants: Option<Vec<ScalarValue>> = union.inputs.iter().map(of).collect();
+        constants.is_some_and(|all| {
+            all.iter().all(|value| !value.is_null()) && all.iter().collect::<HashSet<_>>().len() == all.len()
+        })
     };
     let told = (0..union.schema.fields().len()).find(|place| tells(*place))?;
     let mut places = BTreeSet::from([told]);
@@ -82,21 +89,24 @@ fn of_union(union: &Union, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BT
 }
 
 /// The constant that stands at a place of every row.
-fn constant(node: &LogicalPlan, place: usize) -> Option<String> {
+fn constant(node: &LogicalPlan, place: usize) -> Option<ScalarValue> {
     match node {
         LogicalPlan::Projection(projection) => {
-            let mut expr = projection.expr.get(place)?.clone().unalias_nested().data;
-            while let Expr::Cast(cast) = expr {
-                expr = *cast.expr;
-            }
-            match expr {
-                Expr::Literal(value, _) if !value.is_null() => Some(value.to_string()),
-                other => constant(&projection.input, super::through::place(&projection.input, &other)?),
-            }
+            value(&projection.input, projection.expr.get(place)?.clone().unalias_nested().data)
         }
         LogicalPlan::SubqueryAlias(alias) => constant(&alias.input, place),
         LogicalPlan::Filter(filter) => constant(&filter.input, place),
         LogicalPlan::Sort(sort) => constant(&sort.input, place),
         _ => None,
+    }
+}
+
+/// What an expression over a node is in every row, with its casts done.
+fn value(input: &LogicalPlan, expr: Expr) -> Option<ScalarValue> {
+    match expr {
+        Expr::Cast(cast) => value(input, *cast.expr)?.cast_to(cast.field.data_type()).ok(),
+        Expr::Alias(alias) => value(input, *alias.expr),
+        Expr::Literal(value, _) => Some(value),
+        other => constant(input, place(input, &other)?),
     }
 }
