@@ -21,6 +21,7 @@ use lake::{Error, ErrorKind, Lake, Result, Table, TableName, fault};
 use crate::change::Decoder;
 use crate::dedup;
 use crate::expect::{Tested, check_fractions};
+use crate::facts::rebuilt;
 use crate::plan::{ExpectationPlan, TablePlan};
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 use crate::sift::Arrived;
@@ -79,6 +80,23 @@ impl Refinement<'_> {
         };
         let upto = self.limit.map_or(upto, |limit| limit.min(upto));
         let table = self.lake.table(&self.plan.table).await?;
+        let before = table.as_ref().map(rebuilt).transpose()?.flatten();
+        let answer = self.refine(&bronze, table, upto).await;
+        self.unless_made_anew(before, answer).await
+    }
+
+    /// Fails with a conflict instead when the table was made anew meanwhile, which takes away what lay beside the old one.
+    pub(crate) async fn unless_made_anew<T>(&self, before: Option<i64>, answer: Result<T>) -> Result<T> {
+        let Err(error) = answer else { return answer };
+        let now = self.lake.table(&self.plan.table).await?;
+        if error.kind() == ErrorKind::Conflict || now.as_ref().map(rebuilt).transpose()?.flatten() == before {
+            return Err(error);
+        }
+        let message = format!("{} was made anew meanwhile", self.plan.table);
+        Err(Error::new(ErrorKind::Conflict, message).with_source(error))
+    }
+
+    async fn refine(&self, bronze: &Table, table: Option<Table>, upto: i64) -> Result<TaskReport> {
         let after = match &table {
             Some(table) => {
                 self.end_rebuild(table).await?;
@@ -92,10 +110,10 @@ impl Refinement<'_> {
             if let Some(mut table) = table {
                 self.set_rules(&mut table).await?;
             }
-            return self.nothing(Some(&bronze), None).await;
+            return self.nothing(Some(bronze), None).await;
         }
         let held = table.map(|table| table.schema());
-        self.apply(&bronze, Range { after: after.unwrap_or(i64::MIN), upto }, held).await
+        self.apply(bronze, Range { after: after.unwrap_or(i64::MIN), upto }, held).await
     }
 
     /// `held` are the columns of the table, when there is one.

@@ -69,8 +69,15 @@ pub async fn preview(lake: &Lake, plan: &TablePlan, as_of: Option<AsOf>, ctx: &R
 
 impl Refinement<'_> {
     async fn rebuilt(&self, number: i64, as_of: Option<AsOf>) -> Result<TaskReport> {
-        let Refinement { lake, plan, ctx, .. } = self;
+        let Refinement { lake, plan, .. } = self;
         let held = lake.existing(&plan.table).await?;
+        let before = rebuilt(&held)?;
+        let answer = self.replace(held, number, as_of).await;
+        self.unless_made_anew(before, answer).await
+    }
+
+    async fn replace(&self, held: Table, number: i64, as_of: Option<AsOf>) -> Result<TaskReport> {
+        let Refinement { lake, plan, ctx, .. } = self;
         self.end_rebuild(&held).await?;
         if rebuilt(&held)? >= Some(number) {
             return Ok(self.came_later(held.version()));
