@@ -24,6 +24,7 @@ mod landing;
 mod layers;
 mod layout;
 mod models;
+mod optimize;
 mod processes;
 mod quarantine;
 mod races;
