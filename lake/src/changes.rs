@@ -77,7 +77,7 @@ enum Rows {
 /// columns.
 ///
 /// # Errors
-/// [`ErrorKind::Store`](crate::ErrorKind::Store) when the log cannot be read.
+/// [`ErrorKind::Store`] when the log cannot be read.
 pub async fn between(table: &Table, from: u64, columns: &[String]) -> Result<Told<Changes>> {
     let mut files = Vec::new();
     let types = types(table.delta().snapshot()?.metadata())?;
@@ -102,7 +102,7 @@ pub async fn between(table: &Table, from: u64, columns: &[String]) -> Result<Tol
 /// A table as it was at an older version than the one that it is open at, with all of its files still there.
 ///
 /// # Errors
-/// [`ErrorKind::Store`](crate::ErrorKind::Store) when that cannot be found out.
+/// [`ErrorKind::Store`] when that cannot be found out.
 pub async fn before(lake: &Lake, table: &Table, version: u64) -> Result<Told<Table>> {
     let old = match lake.table_at(table.name(), version).await {
         Ok(old) => old,
@@ -156,7 +156,7 @@ impl Changes {
     /// The changed rows, with these columns and [`IS_NEW`].
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when a file cannot be read.
+    /// [`ErrorKind::Store`] when a file cannot be read.
     pub async fn read(&self, lake: &Lake, columns: &[String]) -> Result<Told<Staged>> {
         let files = match Files::of(&self.table) {
             Ok(files) => files,

@@ -124,7 +124,7 @@ impl Session {
     /// Makes the rows of a query known under a name of a layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`] when the name is taken.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) when the name is taken.
     pub fn register_view(&self, name: &TableName, rows: DataFrame) -> Result<()> {
         self.ctx.register_table(reference(name), rows.into_view())?;
         Ok(())

@@ -1,6 +1,6 @@
 //! Deletes remembered: keys with the sequence of their delete, so that a late older change does not bring a row back.
 //!
-//! Of several tombstones of a key the newest counts. They are facts ([`crate::facts`]): those of work that was not done
+//! Of several tombstones of a key the newest counts. They are facts (`facts`): those of work that was not done
 //! do not count.
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
