@@ -61,23 +61,30 @@ impl Lake {
     pub async fn copy_table(&self, name: &TableName, other: &Self, as_name: &TableName) -> Result<()> {
         let (from, to) = (self.root_of(name.layer).store(), other.root_of(as_name.layer).store());
         let (folder, to_folder) = (name.folder(), as_name.folder());
+        let to_path = |location: &object_store::path::Path| {
+            let below = location.as_ref().strip_prefix(&folder).unwrap_or_default();
+            let path = object_store::path::Path::parse(format!("{to_folder}{below}"));
+            path.map_err(|error| Error::internal("a file has no path").with_source(error))
+        };
+        // The log is listed first: the files that it names were written before it. It is copied last: until then there
+        // is no table.
+        let log = format!("{folder}/_delta_log");
+        let mut entries: Vec<_> = from.list(Some(&log.as_str().into())).try_collect().await?;
         let mut files = from.list(Some(&folder.as_str().into()));
-        // The log comes last: until then there is no table.
-        let mut log = Vec::new();
         while let Some(file) = files.try_next().await? {
-            let below = file.location.as_ref().strip_prefix(&folder).unwrap_or_default().to_owned();
-            let to_path = object_store::path::Path::parse(format!("{to_folder}{below}"));
-            let to_path = to_path.map_err(|error| Error::internal("a file has no path").with_source(error))?;
-            let place = (file.location, to_path);
-            if below.starts_with("/_delta_log") {
-                log.push(place);
+            if file.location.as_ref().starts_with(&format!("{log}/")) {
                 continue;
             }
-            to.put(&place.1, from.get(&place.0).await?.bytes().await?.into()).await?;
+            match from.get(&file.location).await {
+                Ok(held) => drop(to.put(&to_path(&file.location)?, held.bytes().await?.into()).await?),
+                // A file that another writer gave up meanwhile: no version names it.
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        log.sort();
-        for (location, place) in log.into_iter().rev() {
-            to.put(&place, from.get(&location).await?.bytes().await?.into()).await?;
+        entries.sort_by(|left, right| right.location.cmp(&left.location));
+        for entry in entries {
+            to.put(&to_path(&entry.location)?, from.get(&entry.location).await?.bytes().await?.into()).await?;
         }
         Ok(())
     }
