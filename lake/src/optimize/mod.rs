@@ -99,6 +99,16 @@ struct Bin {
 }
 
 impl Bin {
+    /// What was written of files that were clustered with each other stays so: each keeps its order.
+    fn tagged(&self, written: Written) -> Written {
+        let Some(tags) = self.files.first().map(tags_of).filter(|tags| tags.contains_key(bins::CUBE)) else {
+            return written;
+        };
+        let files = written.files.into_iter();
+        let files = files.map(|file| deltalake::kernel::Add { tags: Some(tags.clone()), ..file });
+        Written { files: files.collect(), ..written }
+    }
+
     /// Fails unless the rows that were written are those that the log says the files have.
     fn check(&self, written: &Written) -> Result<()> {
         let rows = |file: &LogicalFileView| {
@@ -172,7 +182,7 @@ impl Optimize {
             async move {
                 let done = tokio::spawn(async move {
                     let written = match &bin.kind {
-                        Kind::Join => join::write(&table, &bin.files, asked.file_size).await?,
+                        Kind::Join => bin.tagged(join::write(&table, &bin.files, asked.file_size).await?),
                         Kind::Cluster => cluster::write(&lake, &table, &bin.files, &asked).await?,
                     };
                     bin.check(&written)?;
