@@ -98,7 +98,10 @@ impl Lake {
         for folder in [format!("{folder}/_delta_log"), folder] {
             let files: Vec<_> = store.list(Some(&folder.as_str().into())).try_collect().await?;
             for file in files {
-                store.delete(&file.location).await?;
+                match store.delete(&file.location).await {
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         if let Some(root) = self.root_of(name.layer).local_path() {

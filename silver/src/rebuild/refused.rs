@@ -2,7 +2,7 @@
 
 use lake::commit::redoing;
 use lake::quarantine::{Before, Quarantine, QuarantineWriter};
-use lake::{Layer, Result, Table, TableName};
+use lake::{Error, ErrorKind, Layer, Result, Table, TableName};
 
 use crate::facts::{beside, rebuilt};
 use crate::refine::Refinement;
@@ -16,10 +16,12 @@ impl Refinement<'_> {
         let (lake, name) = (self.lake, beside(table, Layer::Refused)?);
         // Another run that ends it first is no reason to make the table anew.
         redoing(lake.clock(), async || {
-            let Some(refused) = lake.table(&name).await? else { return Ok(()) };
+            // Another run may be taking it away.
+            let going = |error: Error| Error::new(ErrorKind::Conflict, "a rebuild is being ended").with_source(error);
+            let Some(refused) = lake.table(&name).await.map_err(going)? else { return Ok(()) };
             match self.refuse(table, refused).await {
                 Ok(()) => lake.remove_table(&name).await,
-                Err(_) if lake.table(&name).await?.is_none() => Ok(()),
+                Err(_) if lake.table(&name).await.map_err(going)?.is_none() => Ok(()),
                 Err(error) => Err(error),
             }
         })
