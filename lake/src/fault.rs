@@ -4,10 +4,11 @@
 //! cleaning up, `fail` returns an error before the work, `lost` lets a commit succeed and then reports a failure, as
 //! a store does whose answer never arrives. `hold-PORT` waits before the work until another process, which listens on
 //! that port of this machine, ends the connection; `lost-PORT` waits after it, and is lost then. `point:action:N` acts at
-//! the N-th crossing only (default: the first).
+//! the N-th crossing only (default: the first), `point:action:N-M` at all from the N-th to the M-th.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -75,7 +76,7 @@ enum Action {
 struct Armed {
     point: String,
     action: Action,
-    at: usize,
+    at: RangeInclusive<usize>,
     crossed: AtomicUsize,
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn before_commit(point: &'static str) -> Result<()> {
 fn due(point: &str) -> Option<Action> {
     let fault = armed().filter(|fault| fault.point == point)?;
     let nth = fault.crossed.fetch_add(1, Ordering::SeqCst) + 1;
-    (nth == fault.at).then_some(fault.action)
+    fault.at.contains(&nth).then_some(fault.action)
 }
 
 fn armed() -> Option<&'static Armed> {
@@ -138,7 +139,13 @@ fn parse(text: &str) -> Option<Armed> {
             _ => return None,
         },
     };
-    let at = parts.next().map_or(Some(1), |nth| nth.parse().ok())?;
+    let at = match parts.next() {
+        None => 1..=1,
+        Some(text) => {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            first.parse().ok()?..=last.parse().ok()?
+        }
+    };
     Some(Armed { point, action, at, crossed: AtomicUsize::new(0) })
 }
 
@@ -164,8 +171,9 @@ mod tests {
     #[test]
     fn a_fault_names_point_action_and_crossing() {
         let fault = parse("silver_committed:lost:3").expect("a fault");
-        assert_eq!((fault.point.as_str(), fault.action, fault.at), ("silver_committed", Action::Lost, 3));
-        assert_eq!(parse("silver_committed:kill").map(|fault| fault.at), Some(1));
+        assert_eq!((fault.point.as_str(), fault.action, fault.at), ("silver_committed", Action::Lost, 3..=3));
+        assert_eq!(parse("silver_committed:kill").map(|fault| fault.at), Some(1..=1));
+        assert_eq!(parse("silver_committed:fail:2-4").map(|fault| fault.at), Some(2..=4));
         assert_eq!(parse("silver_committed:hold-4000").map(|fault| fault.action), Some(Action::Hold(4000)));
         assert_eq!(parse("silver_committed:lost-4000").map(|fault| fault.action), Some(Action::HoldThenLose(4000)));
         assert!(parse("silver_committed:explode").is_none());
