@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::MemoryPool;
 use deltalake::{DeltaTable, DeltaTableBuilder};
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
@@ -10,8 +11,10 @@ use object_store::ObjectStoreExt;
 use crate::clock::Clock;
 use crate::commit;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::lease;
 use crate::location::Root;
 use crate::names::{Layer, TableName};
+use crate::run::Meter;
 use crate::session::{Engine, Session};
 use crate::table::{Definition, Table};
 
@@ -24,11 +27,14 @@ struct Inner {
     root: Root,
     clock: Clock,
     engine: Engine,
+    /// One for all sessions; without it each has its own.
+    pool: Option<Arc<dyn MemoryPool>>,
+    written: Meter,
     aside: Option<Aside>,
 }
 
 /// Tables of some layers that are not below the storage root.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Aside {
     root: Root,
     layers: Vec<Layer>,
@@ -37,7 +43,21 @@ struct Aside {
 impl Lake {
     /// The lake below `root`.
     pub fn new(root: Root, clock: Clock, engine: Engine) -> Self {
-        Self(Arc::new(Inner { root, clock, engine, aside: None }))
+        Self(Arc::new(Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None }))
+    }
+
+    /// This lake for one of several tasks that work side by side, with memory and threads of its own: all its sessions
+    /// share one pool of that memory. What it writes is counted anew.
+    #[must_use]
+    pub fn for_task(&self, engine: Engine) -> Self {
+        let Inner { root, clock, aside, .. } = &*self.0;
+        let (root, clock, aside) = (root.clone(), clock.clone(), aside.clone());
+        Self(Arc::new(Inner { root, clock, pool: engine.pool(), engine, written: Meter::default(), aside }))
+    }
+
+    /// Counts the bytes of data files that were committed to tables of this lake.
+    pub fn written(&self) -> &Meter {
+        &self.0.written
     }
 
     /// This lake with the tables of some layers in a temporary folder instead: what is made there is seen by nobody else
@@ -49,9 +69,10 @@ impl Lake {
         let folder =
             tempfile::Builder::new().prefix("lake-aside-").tempdir().context(|| "making a temporary folder")?;
         let root = Root::open(&folder.path().display().to_string(), Path::new("/"))?;
-        let Inner { root: own, clock, engine, .. } = &*self.0;
+        let Inner { root: own, clock, engine, pool, .. } = &*self.0;
+        let (own, clock, engine, pool) = (own.clone(), clock.clone(), engine.clone(), pool.clone());
         let aside = Some(Aside { root, layers });
-        Ok((Self(Arc::new(Inner { root: own.clone(), clock: clock.clone(), engine: engine.clone(), aside })), folder))
+        Ok((Self(Arc::new(Inner { root: own, clock, engine, pool, written: Meter::default(), aside })), folder))
     }
 
     /// Copies the files of a table, as they are, into `other`, where it has the name `as_name`.
@@ -156,7 +177,7 @@ impl Lake {
     /// # Errors
     /// [`ErrorKind::Internal`] when the engine's settings are refused.
     pub fn session(&self) -> Result<Session> {
-        Session::new(&self.0.engine)
+        Session::new(&self.0.engine, self.0.pool.clone())
     }
 
     /// The newest version of a table; `None` when it does not exist.
@@ -170,7 +191,7 @@ impl Lake {
             return Ok(None);
         }
         delta.load().await.context(|| format!("opening table {name}"))?;
-        Table::new(name.clone(), delta, self.0.clock.clone()).map(Some)
+        Table::new(name.clone(), delta, self.0.clock.clone(), self.0.written.clone()).map(Some)
     }
 
     /// The newest version of a table that must exist.
@@ -191,7 +212,7 @@ impl Lake {
     pub async fn table_at(&self, name: &TableName, version: u64) -> Result<Table> {
         let mut delta = self.unloaded(name)?;
         delta.load_version(version).await.context(|| format!("opening table {name} at version {version}"))?;
-        Table::new(name.clone(), delta, self.0.clock.clone())
+        Table::new(name.clone(), delta, self.0.clock.clone(), self.0.written.clone())
     }
 
     /// Opens a table, or makes it as `definition` says when it does not exist.
@@ -223,8 +244,9 @@ impl Lake {
             let folders = listed.common_prefixes.iter().filter_map(|folder| folder.filename());
             found.extend(folders.map(|name| TableName::new(layer, name)));
         }
-        // Folders of layers lie beside the tables of another one.
-        found.retain(|name| !Layer::ALL.iter().any(|layer| layer.folder() == name.folder()));
+        // Folders of layers, and the leases, lie beside the tables of another one.
+        let other = |folder: &str| folder == lease::FOLDER || Layer::ALL.iter().any(|layer| layer.folder() == folder);
+        found.retain(|name| !other(&name.folder()));
         Ok(found)
     }
 

@@ -16,7 +16,7 @@ use datafusion::common::TableReference;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
-use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -46,6 +46,11 @@ impl Engine {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         self.threads.unwrap_or_else(cores).max(1)
     }
+
+    /// A pool of its memory; `None` without a limit.
+    pub(crate) fn pool(&self) -> Option<Arc<dyn MemoryPool>> {
+        self.memory_bytes.map(|bytes| Arc::new(FairSpillPool::new(bytes)) as Arc<dyn MemoryPool>)
+    }
 }
 
 /// A DataFusion session over tables of the lake. Identifiers keep their case.
@@ -55,7 +60,8 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(engine: &Engine) -> Result<Self> {
+    /// A session that takes its memory from `pool`, by default from one of its own.
+    pub(crate) fn new(engine: &Engine, pool: Option<Arc<dyn MemoryPool>>) -> Result<Self> {
         let mut config: SessionConfig = DeltaSessionConfig::default().into();
         // Plain strings everywhere: the layers build and compare arrays of the tables' own types.
         config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", false);
@@ -67,8 +73,8 @@ impl Session {
             config = config.with_target_partitions(threads);
         }
         let mut runtime = RuntimeEnvBuilder::new();
-        if let Some(bytes) = engine.memory_bytes {
-            runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(bytes)));
+        if let Some(pool) = pool.or_else(|| engine.pool()) {
+            runtime = runtime.with_memory_pool(pool);
         }
         let state = SessionStateBuilder::new()
             .with_default_features()
@@ -88,7 +94,7 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) when the settings are refused.
     pub fn detached() -> Result<Self> {
-        Self::new(&Engine::default())
+        Self::new(&Engine::default(), None)
     }
 
     fn add_schemas(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A Delta table at one version: its schema, properties, files and application versions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -11,6 +11,7 @@ use deltalake::kernel::{Action, LogicalFileView};
 use crate::clock::Clock;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
+use crate::run::Meter;
 
 /// How a table is made.
 #[derive(Debug, Clone)]
@@ -87,12 +88,14 @@ pub struct Table {
     delta: DeltaTable,
     schema: SchemaRef,
     clock: Clock,
+    written: Meter,
 }
 
 impl Table {
-    pub(crate) fn new(name: TableName, delta: DeltaTable, clock: Clock) -> Result<Self> {
+    /// A table whose committed bytes are counted by `written`.
+    pub(crate) fn new(name: TableName, delta: DeltaTable, clock: Clock, written: Meter) -> Result<Self> {
         let schema = plain_schema(&delta)?;
-        Ok(Self { name, delta, schema, clock })
+        Ok(Self { name, delta, schema, clock, written })
     }
 
     /// The name of the table.
@@ -176,6 +179,23 @@ impl Table {
             Some((file.num_records()? as u64).saturating_sub(u64::try_from(deleted).unwrap_or(0)))
         });
         Ok(counts.sum())
+    }
+
+    /// Rows of the open version by the values of partition columns, as the log counts them; files that came without their
+    /// count count for nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the table is not loaded.
+    pub fn rows_by_partition(&self, columns: &[&str]) -> Result<BTreeMap<Vec<Option<String>>, u64>> {
+        let mut rows = BTreeMap::new();
+        for file in self.delta.snapshot()?.log_data().iter() {
+            let values = file.partition_values_map();
+            let key = columns.iter().map(|column| values.get(*column).cloned().flatten()).collect();
+            let deleted = file.deletion_vector_descriptor().map_or(0, |vector| vector.cardinality);
+            let count = file.num_records().unwrap_or(0) as u64;
+            *rows.entry(key).or_default() += count.saturating_sub(u64::try_from(deleted).unwrap_or(0));
+        }
+        Ok(rows)
     }
 
     /// True when the statistics of every data file say that the column is null in all of its rows.
@@ -310,6 +330,11 @@ impl Table {
 
     pub(crate) fn delta(&self) -> &DeltaTable {
         &self.delta
+    }
+
+    /// Counts the bytes of data files that are committed.
+    pub(crate) fn written(&self) -> &Meter {
+        &self.written
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -286,6 +286,14 @@ fn added(action: &Action) -> Option<FileId> {
     Some((add.path.clone(), add.deletion_vector.as_ref().map(|vector| vector.path_or_inline_dv.clone())))
 }
 
+/// The bytes of a file that is new; one of which rows are marked as deleted was there before.
+fn new_bytes(action: &Action) -> u64 {
+    match action {
+        Action::Add(add) if add.deletion_vector.is_none() => u64::try_from(add.size).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
     fault::before_commit(commit.point)?;
     let delta = table.delta();
@@ -298,6 +306,7 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
         .build(Some(snapshot), delta.log_store(), commit.operation.clone())
         .await
         .map_err(|error: DeltaTableError| Error::from(error))?;
+    table.written().add_bytes(commit.actions.iter().map(new_bytes).sum());
     fault::after_commit(commit.point)
 }
 

@@ -35,7 +35,7 @@ const SAMPLE_VALUES: usize = 64 * 1024;
 pub(super) async fn write(lake: &Lake, table: &Table, files: &[LogicalFileView], asked: &Optimize) -> Result<Written> {
     let engine = lake.engine();
     let memory_bytes = Some(engine.memory_bytes.unwrap_or(SORTED_BYTES));
-    let session = Session::new(&Engine { memory_bytes, ..engine.clone() })?;
+    let session = Session::new(&Engine { memory_bytes, ..engine.clone() }, None)?;
     let order = match asked.zorder_by.as_slice() {
         [column] => ident(column),
         columns => {
