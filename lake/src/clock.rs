@@ -61,6 +61,14 @@ impl Clock {
         Some(first.to_utc())
     }
 
+    /// Waits for the next beat of something that goes on beside the work; for a manual clock that never comes.
+    pub async fn beat(&self, every: Duration) {
+        match &self.0 {
+            Kind::System => self.sleep(every).await,
+            Kind::Manual(_) => std::future::pending().await,
+        }
+    }
+
     /// Waits; a manual clock moves forward by `duration` instead and returns at once.
     pub async fn sleep(&self, duration: Duration) {
         match &self.0 {

@@ -17,6 +17,7 @@ pub mod expression;
 pub mod fault;
 pub mod history;
 pub mod lakehouse;
+pub mod lease;
 pub mod location;
 pub mod names;
 pub mod optimize;

@@ -1,0 +1,336 @@
+//! Leases: runs that take turns on one storage, from whatever machine.
+//!
+//! A lease is politeness. Tables are right without it; it keeps runs from doing the same work twice at the same time. So
+//! nothing here waits for anything that is uncertain: a holder that has not been heard of is passed over.
+//!
+//! A slot is a folder of numbered objects, of which the highest counts. It is taken by making the next one where none is,
+//! which of several writers one can; its holder says again and again until when it counts, and at the end that it is
+//! over. Nothing is ever taken away before a higher one is there, so who looked at an old one comes too late.
+
+use std::convert::Infallible;
+use std::fs;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::lakehouse::Lake;
+use crate::names::RunId;
+
+/// The folder of the leases below the storage root.
+pub(crate) const FOLDER: &str = "_state/leases";
+/// How long a lease counts after its holder was last heard of.
+const COUNTS_FOR: TimeDelta = TimeDelta::seconds(60);
+/// How often a holder is heard of.
+const BEAT: std::time::Duration = std::time::Duration::from_secs(15);
+/// How often the next number is tried for while others are faster.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Who holds a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The run.
+    pub run: String,
+    /// What runs: `run`, `repair`, `backfill`.
+    pub what: String,
+    /// The name of the machine.
+    pub host: String,
+    /// The process.
+    pub pid: u32,
+    /// From when on.
+    pub since: DateTime<Utc>,
+    /// Tells machines and containers apart, where that can be known.
+    machine: Option<String>,
+    /// Tells processes apart that have the same number one after the other.
+    process: Option<String>,
+}
+
+/// One object of a slot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    holder: Holder,
+    counts_until: DateTime<Utc>,
+    is_over: bool,
+}
+
+/// A lease that is held.
+#[derive(Debug)]
+pub struct Lease {
+    lake: Lake,
+    path: Path,
+    holder: Holder,
+}
+
+/// The answer to who asks for a lease.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is held now.
+    Held(Lease),
+    /// All are held by others.
+    Busy(Vec<Holder>),
+}
+
+impl Lease {
+    /// Asks for one of `slots` leases to run, for a run by what it is called.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
+    pub async fn ask(lake: &Lake, slots: u16, run: &RunId, what: &str) -> Result<Answer> {
+        let holder = Holder::this(run, what, lake.clock().now());
+        let mut others = Vec::new();
+        for slot in 1..=slots.max(1) {
+            match take(lake, slot, &holder).await? {
+                Ok(lease) => return Ok(Answer::Held(lease)),
+                Err(other) => others.push(other),
+            }
+        }
+        Ok(Answer::Busy(others))
+    }
+
+    /// The leases to run that are held now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
+    pub async fn holders(lake: &Lake) -> Result<Vec<Holder>> {
+        let listed = lake.root().store().list_with_delimiter(Some(&FOLDER.into())).await?;
+        let mut holders = Vec::new();
+        for slot in listed.common_prefixes {
+            let newest = newest(lake, &slot).await?.and_then(|(_, entry)| entry);
+            holders.extend(newest.filter(|entry| entry.counts(lake.clock().now())).map(|entry| entry.holder));
+        }
+        Ok(holders)
+    }
+
+    /// Says again and again that the holder is there, for as long as this is waited for. What cannot be said is no harm.
+    pub async fn beat(&self) -> Infallible {
+        loop {
+            self.lake.clock().beat(BEAT).await;
+            if let Err(error) = self.tell(false).await {
+                tracing::debug!(%error, "a lease was not renewed");
+            }
+        }
+    }
+
+    /// Gives the lease back. One that cannot be given back runs out by itself.
+    pub async fn release(self) {
+        if let Err(error) = self.tell(true).await {
+            tracing::debug!(%error, "a lease was not given back");
+        }
+    }
+
+    async fn tell(&self, is_over: bool) -> Result<()> {
+        let counts_until = self.lake.clock().now() + COUNTS_FOR;
+        let entry = Entry { holder: self.holder.clone(), counts_until, is_over };
+        let store = self.lake.root().store();
+        // Who came later has made a higher one and removed this: it need not come again.
+        if store.head(&self.path).await.is_ok() {
+            store.put(&self.path, entry.to_bytes()?.into()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Holder {
+    fn this(run: &RunId, what: &str, since: DateTime<Utc>) -> Self {
+        let pid = std::process::id();
+        Self {
+            run: run.to_string(),
+            what: what.to_owned(),
+            host: host(),
+            pid,
+            since,
+            machine: machine(),
+            process: process(pid),
+        }
+    }
+
+    /// True when it is known that the process is not there any more.
+    fn is_gone(&self) -> bool {
+        self.machine.is_some()
+            && self.machine == machine()
+            && self.process.is_some()
+            && self.process != process(self.pid)
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { run, host, pid, since, .. } = self;
+        write!(f, "run {run} (process {pid} on {host}, since {})", since.format("%H:%M:%S UTC"))
+    }
+}
+
+impl Entry {
+    fn counts(&self, now: DateTime<Utc>) -> bool {
+        !self.is_over && now < self.counts_until && !self.holder.is_gone()
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|error| Error::internal("a lease cannot be written").with_source(error))
+    }
+}
+
+/// Takes a slot, or says who holds it.
+async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, Holder>> {
+    let store = lake.root().store();
+    let folder = Path::from(format!("{FOLDER}/run-{slot}"));
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let newest = newest(lake, &folder).await?;
+        let number = match newest {
+            Some((_, Some(entry))) if entry.counts(lake.clock().now()) || attempt > ATTEMPTS_MAX => {
+                return Ok(Err(entry.holder));
+            }
+            Some((number, _)) => number + 1,
+            None => 1,
+        };
+        let path = folder.clone().join(format!("{number:020}.json"));
+        let counts_until = lake.clock().now() + COUNTS_FOR;
+        let entry = Entry { holder: holder.clone(), counts_until, is_over: false };
+        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match store.put_opts(&path, entry.to_bytes()?.into(), create).await {
+            Ok(_) => {}
+            Err(object_store::Error::AlreadyExists { .. }) if attempt <= ATTEMPTS_MAX => continue,
+            // A store that cannot make an object only where none is: then two may run side by side.
+            Err(object_store::Error::NotImplemented { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        remove_below(lake, &folder, number).await;
+        return Ok(Ok(Lease { lake: lake.clone(), path, holder: holder.clone() }));
+    }
+}
+
+/// The highest object of a slot with its number, and what it says when that can be read.
+async fn newest(lake: &Lake, folder: &Path) -> Result<Option<(u64, Option<Entry>)>> {
+    let Some(number) = numbers(lake, folder).await?.into_iter().max() else { return Ok(None) };
+    let path = folder.clone().join(format!("{number:020}.json"));
+    match lake.root().store().get(&path).await {
+        Ok(found) => Ok(Some((number, serde_json::from_slice(&found.bytes().await?).ok()))),
+        Err(object_store::Error::NotFound { .. }) => Ok(Some((number, None))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn numbers(lake: &Lake, folder: &Path) -> Result<Vec<u64>> {
+    let files: Vec<_> = lake.root().store().list(Some(folder)).try_collect().await?;
+    let number = |path: &Path| path.filename()?.strip_suffix(".json")?.parse().ok();
+    Ok(files.iter().filter_map(|file| number(&file.location)).collect())
+}
+
+/// Removes what does not count any more; what stays is no harm.
+async fn remove_below(lake: &Lake, folder: &Path, number: u64) {
+    for old in numbers(lake, folder).await.unwrap_or_default().into_iter().filter(|old| *old < number) {
+        let _ = lake.root().store().delete(&folder.clone().join(format!("{old:020}.json"))).await;
+    }
+}
+
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    name.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_else(|| "this machine".to_owned())
+}
+
+/// This start of this machine, and the processes that see one another there.
+fn machine() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let processes = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), processes.display()))
+}
+
+/// When a process was started, in the kernel's own count; `None` when there is no such process.
+fn process(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program stands in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    let is_dead = matches!(fields.next(), Some("Z" | "X"));
+    fields.nth(18).filter(|_| !is_dead).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::location::Root;
+
+    struct Place {
+        _folder: tempfile::TempDir,
+        lake: Lake,
+    }
+
+    fn place() -> Place {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path().to_str().expect("UTF-8"), folder.path()).expect("a root");
+        let clock = Clock::manual("2024-05-01T10:15:00Z".parse().expect("a time"));
+        Place { lake: Lake::new(root, clock, Default::default()), _folder: folder }
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
+    }
+
+    async fn ask(lake: &Lake, slots: u16) -> Result<Lease, Vec<String>> {
+        let run = RunId::new(lake.clock());
+        match Lease::ask(lake, slots, &run, "run").await.expect("an answer") {
+            Answer::Held(lease) => Ok(lease),
+            Answer::Busy(others) => Err(others.into_iter().map(|other| other.run).collect()),
+        }
+    }
+
+    #[test]
+    fn a_slot_is_held_by_one_until_it_is_given_back() {
+        let Place { lake, _folder } = place();
+        block_on(async {
+            let first = ask(&lake, 1).await.expect("a lease");
+            assert_eq!(ask(&lake, 1).await.expect_err("busy"), [first.holder.run.clone()]);
+            assert_eq!(Lease::holders(&lake).await.expect("holders"), [first.holder.clone()]);
+            let second = ask(&lake, 2).await.expect("another slot");
+            assert_eq!(ask(&lake, 2).await.expect_err("busy").len(), 2);
+            first.release().await;
+            let third = ask(&lake, 2).await.expect("the first slot");
+            assert_eq!(Lease::holders(&lake).await.expect("holders").len(), 2);
+            second.release().await;
+            third.release().await;
+            assert_eq!(Lease::holders(&lake).await.expect("holders"), []);
+        });
+    }
+
+    #[test]
+    fn a_holder_that_is_not_heard_of_is_passed_over_and_cannot_come_back() {
+        let Place { lake, _folder } = place();
+        block_on(async {
+            let silent = ask(&lake, 1).await.expect("a lease");
+            lake.clock().sleep(std::time::Duration::from_secs(59)).await;
+            assert!(ask(&lake, 1).await.is_err());
+            silent.tell(false).await.expect("a beat");
+            lake.clock().sleep(std::time::Duration::from_secs(59)).await;
+            assert!(ask(&lake, 1).await.is_err(), "it was heard of");
+            lake.clock().sleep(std::time::Duration::from_secs(1)).await;
+            let next = ask(&lake, 1).await.expect("it has run out");
+            silent.release().await;
+            assert_eq!(ask(&lake, 1).await.expect_err("busy"), [next.holder.run.clone()]);
+        });
+    }
+
+    #[test]
+    fn a_process_that_is_gone_holds_nothing() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let gone = Holder { pid: child.id(), process: process(child.id()), ..this() };
+        assert!(!gone.is_gone());
+        child.kill().expect("a kill");
+        child.wait().expect("an end");
+        assert!(gone.is_gone() || gone.process.is_none());
+        let elsewhere = Holder { machine: Some("another".to_owned()), ..gone };
+        assert!(!elsewhere.is_gone(), "nobody knows");
+        assert!(!this().is_gone());
+    }
+
+    fn this() -> Holder {
+        let clock = Clock::manual(DateTime::UNIX_EPOCH);
+        Holder::this(&RunId::new(&clock), "run", clock.now())
+    }
+}
