@@ -16,6 +16,8 @@ use crate::plan::SourcePlan;
 
 /// Paths that one note names at most.
 const NAMED_MAX: usize = 5;
+/// Paths of a batch that its event holds at most.
+const RECORDED_MAX: usize = 1_000;
 
 pub(crate) struct Progress<'a> {
     plan: &'a SourcePlan,
@@ -42,17 +44,20 @@ impl<'a> Progress<'a> {
         }
     }
 
-    pub(crate) fn add(&mut self, batch: i64, executed: Executed) {
+    pub(crate) fn add(&mut self, batch: i64, files: &[FoundFile], executed: Executed) {
         if !executed.ours {
             return;
         }
         let figures = executed.figures;
+        let is_taken = |file: &&FoundFile| !executed.failed.iter().any(|(path, _)| *path == file.path);
+        let taken: Vec<&str> =
+            files.iter().filter(is_taken).take(RECORDED_MAX).map(|file| file.path.as_str()).collect();
         let message = format!("batch {batch}: {} files, {} rows appended", figures.files, figures.appended);
         self.event(
             "batch_appended",
             Level::Info,
             message,
-            json!({"batch": batch, "figures": figures, "new_columns": executed.new_columns}),
+            json!({"batch": batch, "figures": figures, "new_columns": executed.new_columns, "files": taken}),
         );
         if executed.had_columns && !executed.new_columns.is_empty() {
             self.note(format!("new columns: {}", named(&executed.new_columns)));

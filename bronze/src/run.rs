@@ -160,7 +160,7 @@ pub(crate) async fn catch_up(
         }
         work.ctx.stop.check()?;
         let executed = work.execute(target, ledger, done + 1).await?;
-        progress.add(done + 1, executed);
+        progress.add(done + 1, &ledger.batch(done + 1), executed);
         done = target.done().await?;
         ledger.reload().await?;
     }

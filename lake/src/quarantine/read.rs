@@ -1,5 +1,7 @@
 //! The records of a quarantine, for those who look at them and those who send them on.
 
+use std::collections::BTreeMap;
+
 use arrow::array::{Array, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
@@ -50,6 +52,19 @@ pub struct Record {
 }
 
 impl Quarantine {
+    /// How many records nothing was decided about yet, by the table that refused them; told by the log alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`](crate::ErrorKind::Table) when the table is not loaded.
+    pub fn open_records(&self) -> Result<BTreeMap<String, u64>> {
+        let rows = self.table.rows_by_partition(&[REFUSED_BY, STATUS])?.into_iter();
+        let open = rows.filter_map(|(values, rows)| match &values[..] {
+            [Some(table), Some(status)] if status == Status::Open.as_str() => Some((table.clone(), rows)),
+            _ => None,
+        });
+        Ok(open.filter(|(_, rows)| *rows > 0).collect())
+    }
+
     /// The records that a filter means, by arrival, some at a time.
     ///
     /// # Errors
