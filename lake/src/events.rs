@@ -56,6 +56,8 @@ pub struct Events(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     run: RunId,
+    /// The application of its commits.
+    app: String,
     clock: Clock,
     waiting: Mutex<Waiting>,
 }
@@ -70,7 +72,14 @@ struct Waiting {
 impl Events {
     /// An empty collection for `run`.
     pub fn new(run: RunId, clock: Clock) -> Self {
-        Self(Arc::new(Inner { run, clock, waiting: Mutex::default() }))
+        let app = format!("run:{run}");
+        Self(Arc::new(Inner { run, app, clock, waiting: Mutex::default() }))
+    }
+
+    /// An empty collection for more of a run of which `written` events are in the log: another attempt, by `app`.
+    pub fn resume(run: RunId, app: &str, written: i64, clock: Clock) -> Self {
+        let app = format!("run:{run}:{app}");
+        Self(Arc::new(Inner { run, app, clock, waiting: Mutex::new(Waiting { events: Vec::new(), written }) }))
     }
 
     /// Notes an event of the run, or of one of its tasks.
@@ -120,7 +129,7 @@ impl Events {
         let written = writer.close().await?;
         let commit = Commit {
             point: "events_committed",
-            txns: vec![Txn::new(format!("run:{}", self.0.run), last)],
+            txns: vec![Txn::new(self.0.app.as_str(), last)],
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
             actions: written.files.into_iter().map(Action::Add).collect(),
             blind_append: true,

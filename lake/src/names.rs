@@ -154,6 +154,11 @@ impl RunId {
         Self(format!("{}-{}", clock.now().format("%Y%m%dT%H%M%S"), &random[..8]))
     }
 
+    /// The id of a run that was.
+    pub fn of(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0

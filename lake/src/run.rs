@@ -42,6 +42,13 @@ impl RunContext {
         }
     }
 
+    /// A context for another attempt of a run of which `written` events are in the event log.
+    pub fn repairing(lake: &Lake, run: RunId, written: i64) -> Self {
+        let attempt = RunId::new(lake.clock());
+        let events = Events::resume(run.clone(), attempt.as_str(), written, lake.clock().clone());
+        Self { run, events, ..Self::new(lake) }
+    }
+
     /// The same run with a meter of its own for one task, of which no attempt was made yet.
     #[must_use]
     pub fn for_task(&self) -> Self {
@@ -127,6 +134,9 @@ impl Meter {
     }
 }
 
+/// What work fails with that was stopped.
+const STOPPED: &str = "the run was asked to stop";
+
 /// A sign to stop at the next safe place. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -147,6 +157,11 @@ impl Stop {
     /// # Errors
     /// [`ErrorKind::Store`] when the sign is up: the work may be done later.
     pub fn check(&self) -> Result<()> {
-        if self.is_raised() { Err(Error::new(ErrorKind::Store, "the run was asked to stop")) } else { Ok(()) }
+        if self.is_raised() { Err(Error::new(ErrorKind::Store, STOPPED)) } else { Ok(()) }
+    }
+
+    /// True when work ended with such an error because the sign was up.
+    pub fn has_ended(&self, error: &Error) -> bool {
+        self.is_raised() && (error.to_string() == STOPPED || error.causes().iter().any(|cause| cause == STOPPED))
     }
 }

@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
+use super::render::counted;
 use super::summary::{EXIT_DONE, RunSummary, TaskOutcome, TaskStatus};
 use crate::events::{Events, Level};
 
-/// A run begins. Details: `name`, `spec`, `tasks`, `program`.
+/// A run, or another attempt of it, begins. Details: `name`, `spec`, `tasks`, `program`, `attempt` from 1 on, and
+/// `full_refresh`, the tasks whose tables are made anew.
 pub const RUN_STARTED: &str = "run_started";
 /// A run ends. Details: those of the summary without the tasks, and how many tasks ended how.
 pub const RUN_ENDED: &str = "run_ended";
@@ -14,14 +16,34 @@ pub const TASK_ENDED: &str = "task_ended";
 
 /// Notes the begin of a run of a pipeline by `program`, with the tasks that are to run.
 pub fn run_started(events: &Events, program: &str, name: &str, spec: &str, tasks: &[String]) {
-    let details = json!({"name": name, "spec": spec, "tasks": tasks, "program": program});
-    events.record(None, RUN_STARTED, Level::Info, format!("run of {} tasks", tasks.len()), details);
+    attempt_started(events, program, name, spec, tasks, 1, &[]);
+}
+
+/// The same of an attempt of a run, which makes the tables of some tasks anew.
+pub fn attempt_started(
+    events: &Events,
+    program: &str,
+    name: &str,
+    spec: &str,
+    tasks: &[String],
+    attempt: u64,
+    anew: &[String],
+) {
+    let what = if attempt > 1 { "repair" } else { "run" };
+    let message = format!("{what} of {}", counted(tasks.len(), "task"));
+    let details = json!({
+        "name": name, "spec": spec, "tasks": tasks, "program": program, "attempt": attempt, "full_refresh": anew,
+    });
+    events.record(None, RUN_STARTED, Level::Info, message, details);
 }
 
 /// Notes the end of a task, or that it was skipped.
 pub fn task_ended(events: &Events, outcome: &TaskOutcome) {
     let (level, message) = match (&outcome.error, &outcome.skipped_because) {
         (Some(error), _) => (Level::Error, error.to_string()),
+        (None, Some(because)) if outcome.status == TaskStatus::Excluded => {
+            (Level::Info, format!("excluded: {because}"))
+        }
         (None, Some(because)) => (Level::Warning, format!("skipped: {because}")),
         (None, None) if outcome.refused_files() => (Level::Warning, outcome.status.as_str().to_owned()),
         (None, None) => (Level::Info, outcome.status.as_str().to_owned()),
@@ -37,7 +59,7 @@ pub fn run_ended(events: &Events, summary: &RunSummary) {
         object.insert("rows_in".into(), json!(summary.rows_in()));
         object.insert("quarantined".into(), json!(summary.quarantined()));
         object.insert("task_count".into(), json!(summary.tasks.len()));
-        for status in [TaskStatus::Succeeded, TaskStatus::UpToDate, TaskStatus::Failed, TaskStatus::Skipped] {
+        for status in TaskStatus::ALL {
             object.insert(format!("tasks_{}", status.as_str()), json!(summary.count(status)));
         }
     }

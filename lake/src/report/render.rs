@@ -43,7 +43,7 @@ impl RunSummary {
     /// Why tasks were not started; a reason of several tasks is said once.
     fn skips(&self, out: &mut String) {
         let mut reasons: Vec<(&str, Vec<&TaskOutcome>)> = Vec::new();
-        for task in &self.tasks {
+        for task in self.tasks.iter().filter(|task| task.status == TaskStatus::Skipped) {
             let Some(because) = task.skipped_because.as_deref() else { continue };
             match reasons.iter_mut().find(|(reason, _)| *reason == because) {
                 Some((_, tasks)) => tasks.push(task),
@@ -62,17 +62,21 @@ impl RunSummary {
         let run = &self.run;
         let (tasks, elapsed) = (counted(self.tasks.len(), "task"), duration(self.elapsed));
         if self.status() == TaskStatus::UpToDate {
-            return format!("run {run}: nothing to do, {tasks} up to date, {elapsed}\n");
+            let current = counted(self.count(TaskStatus::UpToDate), "task");
+            return format!("run {run}: nothing to do, {current} up to date, {elapsed}\n");
         }
         let (changed, failed) = (self.count(TaskStatus::Succeeded), self.count(TaskStatus::Failed));
         let skipped = match self.count(TaskStatus::Skipped) {
             0 => String::new(),
             skipped => format!(", {skipped} skipped"),
         };
+        let excluded = match self.count(TaskStatus::Excluded) {
+            0 => String::new(),
+            excluded => format!(", {excluded} excluded"),
+        };
         let (read, quarantined) = (thousands(self.rows_in()), thousands(self.quarantined()));
-        let told = format!(
-            "{tasks}, {changed} changed, {failed} failed{skipped}, {read} rows in, {quarantined} quarantined, {elapsed}"
-        );
+        let ended = format!("{changed} changed, {failed} failed{skipped}{excluded}");
+        let told = format!("{tasks}, {ended}, {read} rows in, {quarantined} quarantined, {elapsed}");
         let head = format!("run {run}:");
         let gap = if head.len() + 1 + told.len() <= WIDTH { " " } else { "\n  " };
         format!("{head}{gap}{told}\n")
@@ -127,7 +131,7 @@ fn cell(task: &TaskOutcome, figure: u64) -> String {
 
 fn time(task: &TaskOutcome) -> String {
     match task.status {
-        TaskStatus::Skipped => NOTHING.to_owned(),
+        TaskStatus::Skipped | TaskStatus::Excluded => NOTHING.to_owned(),
         _ => duration(task.elapsed),
     }
 }
@@ -138,6 +142,7 @@ fn status_word(task: &TaskOutcome) -> &'static str {
         TaskStatus::UpToDate => "current",
         TaskStatus::Failed => "failed",
         TaskStatus::Skipped => "skipped",
+        TaskStatus::Excluded => "excluded",
     }
 }
 

@@ -27,6 +27,8 @@ pub enum TaskStatus {
     Failed,
     /// It was not started: a task that it needs failed, or the run was stopped.
     Skipped,
+    /// It was not started, and that is right: its `run_if` asks for something that did not happen.
+    Excluded,
 }
 
 /// One task of a run.
@@ -46,6 +48,10 @@ pub struct TaskOutcome {
     pub error: Option<Error>,
     /// Why it was not started: `silver.orders failed`.
     pub skipped_because: Option<String>,
+    /// Bytes of the files that it read from the landing zone.
+    pub bytes_read: u64,
+    /// Bytes of the data files that it committed.
+    pub bytes_written: u64,
 }
 
 /// A run with its tasks, in the order in which they are shown.
@@ -64,6 +70,9 @@ pub struct RunSummary {
 }
 
 impl TaskStatus {
+    /// Every status.
+    pub const ALL: [Self; 5] = [Self::Succeeded, Self::UpToDate, Self::Failed, Self::Skipped, Self::Excluded];
+
     /// The word for JSON and the event log.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,14 +80,13 @@ impl TaskStatus {
             Self::UpToDate => "up_to_date",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
+            Self::Excluded => "excluded",
         }
     }
 
     /// Reads the word of [`as_str`](Self::as_str).
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Succeeded, Self::UpToDate, Self::Failed, Self::Skipped]
-            .into_iter()
-            .find(|status| status.as_str() == text)
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
@@ -90,20 +98,29 @@ impl TaskOutcome {
             TaskState::UpToDate => TaskStatus::UpToDate,
         };
         let task = report.table.clone();
-        Self { task, status, attempts, elapsed, report: Some(report), error: None, skipped_because: None }
+        Self { attempts, elapsed, report: Some(report), ..Self::bare(task, status) }
     }
 
     /// The outcome of a task that failed.
     pub fn failed(task: TableName, error: Error, attempts: u32, elapsed: Duration) -> Self {
-        let status = TaskStatus::Failed;
-        Self { task, status, attempts, elapsed, report: None, error: Some(error), skipped_because: None }
+        Self { attempts, elapsed, error: Some(error), ..Self::bare(task, TaskStatus::Failed) }
     }
 
     /// The outcome of a task that was not started.
     pub fn skipped(task: TableName, because: impl Into<String>) -> Self {
-        let (status, elapsed) = (TaskStatus::Skipped, Duration::ZERO);
-        let skipped_because = Some(because.into());
-        Self { task, status, attempts: 0, elapsed, report: None, error: None, skipped_because }
+        Self { skipped_because: Some(because.into()), ..Self::bare(task, TaskStatus::Skipped) }
+    }
+
+    /// The outcome of a task that was not started because its condition is not met, which is no failure.
+    pub fn excluded(task: TableName, because: impl Into<String>) -> Self {
+        Self { skipped_because: Some(because.into()), ..Self::bare(task, TaskStatus::Excluded) }
+    }
+
+    /// An outcome that tells nothing but the status.
+    pub fn bare(task: TableName, status: TaskStatus) -> Self {
+        let (attempts, elapsed, bytes_read, bytes_written) = (0, Duration::ZERO, 0, 0);
+        let (report, error, skipped_because) = (None, None, None);
+        Self { task, status, attempts, elapsed, report, error, skipped_because, bytes_read, bytes_written }
     }
 
     /// What became of its rows; zeros when it did not end well and does not know.
@@ -131,6 +148,8 @@ impl TaskOutcome {
             .unwrap_or_default();
         object.insert("version".into(), json!(report.and_then(|report| report.version)));
         object.insert("read_versions".into(), Value::Object(read));
+        object.insert("bytes_read".into(), json!(self.bytes_read));
+        object.insert("bytes_written".into(), json!(self.bytes_written));
         object.insert("seconds".into(), json!(seconds(self.elapsed)));
         object.insert("failed_files".into(), json!(report.map(|report| &report.failed_files[..]).unwrap_or_default()));
         object.insert("notes".into(), json!(report.map(|report| &report.notes[..]).unwrap_or_default()));
@@ -145,7 +164,7 @@ impl RunSummary {
     pub fn status(&self) -> TaskStatus {
         if self.exit_code() != EXIT_DONE {
             TaskStatus::Failed
-        } else if self.tasks.iter().all(|task| task.status == TaskStatus::UpToDate) {
+        } else if !self.tasks.iter().any(|task| task.status == TaskStatus::Succeeded) {
             TaskStatus::UpToDate
         } else {
             TaskStatus::Succeeded

@@ -32,6 +32,10 @@ pub struct Header {
     pub engine: Engine,
     /// What starts runs while somebody watches.
     pub trigger: Trigger,
+    /// How many runs may work on the storage at the same time. Default 1.
+    pub max_concurrent_runs: u16,
+    /// Whether a run that comes when that many are at work waits for one of them to end. Default true.
+    pub queue: bool,
 }
 
 impl Header {
@@ -65,6 +69,8 @@ impl Default for Header {
             timezone: Tz::UTC,
             engine: top.engine,
             trigger: top.trigger,
+            max_concurrent_runs: top.max_concurrent_runs,
+            queue: top.queue,
         }
     }
 }
@@ -103,7 +109,7 @@ pub struct FileArrival {
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["name"],
-    "x-not-yet" = ["schedule", "max_concurrent_runs", "queue", "maintenance", "notifications"]
+    "x-not-yet" = ["schedule", "maintenance", "notifications"]
 ))]
 struct Top {
     name: String,
@@ -112,6 +118,11 @@ struct Top {
     timezone: String,
     engine: Engine,
     trigger: Trigger,
+    /// How many runs, from whatever machine, work on the storage at the same time. Default 1.
+    #[schemars(range(min = 1, max = 1000))]
+    max_concurrent_runs: u16,
+    /// Whether one run more waits for its turn; else it does nothing. Default true.
+    queue: bool,
     #[schemars(with = "serde_json::Value")]
     bronze: IgnoredAny,
     #[schemars(with = "serde_json::Value")]
@@ -131,6 +142,8 @@ impl Default for Top {
             timezone: "UTC".to_owned(),
             engine: Engine::default(),
             trigger: Trigger::default(),
+            max_concurrent_runs: 1,
+            queue: true,
             bronze: IgnoredAny,
             silver: IgnoredAny,
             gold: IgnoredAny,
@@ -165,7 +178,7 @@ impl Document {
             });
             Tz::UTC
         });
-        let Top { name, storage, landing, engine, trigger, .. } = top;
-        Header { name, storage, landing, timezone, engine, trigger }
+        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, .. } = top;
+        Header { name, storage, landing, timezone, engine, trigger, max_concurrent_runs, queue }
     }
 }
