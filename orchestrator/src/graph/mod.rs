@@ -11,7 +11,6 @@ use lake::TableName;
 use petgraph::Direction;
 use petgraph::algo::{tarjan_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
-use petgraph::visit::{Dfs, Reversed};
 
 pub(crate) use draw::Format;
 
@@ -62,29 +61,48 @@ impl Graph {
         self.neighbours(task, Direction::Incoming)
     }
 
-    /// The tasks of `chosen` that `task` needs, directly or through tasks that are not chosen.
+    /// The tasks of `chosen` that `task` needs directly, or through none but tasks that are not chosen.
     pub(crate) fn needs_within(&self, task: &TableName, chosen: &BTreeSet<TableName>) -> BTreeSet<TableName> {
-        let Some(start) = self.by_name.get(task) else { return BTreeSet::new() };
-        let reversed = Reversed(&self.nodes);
-        let mut walk = Dfs::new(reversed, *start);
         let mut found = BTreeSet::new();
-        while let Some(node) = walk.next(reversed) {
-            let name = &self.nodes[node];
-            if node != *start && chosen.contains(name) {
-                found.insert(name.clone());
+        let mut seen = BTreeSet::new();
+        let mut open = self.needs(task);
+        while let Some(need) = open.pop() {
+            if chosen.contains(need) {
+                found.insert(need.clone());
+            } else if seen.insert(need) {
+                open.extend(self.needs(need));
             }
         }
         found
     }
 
+    /// Some tasks with all that they need, `steps` away at most; without a limit, directly or not.
+    pub(crate) fn with_needs(&self, tasks: &BTreeSet<TableName>, steps: Option<usize>) -> BTreeSet<TableName> {
+        self.around(tasks, steps, Direction::Incoming)
+    }
+
     /// Some tasks with all that need them, directly or not.
     pub(crate) fn with_dependents(&self, tasks: &BTreeSet<TableName>) -> BTreeSet<TableName> {
-        let mut found = BTreeSet::new();
-        for start in tasks.iter().filter_map(|task| self.by_name.get(task)) {
-            let mut walk = Dfs::new(&self.nodes, *start);
-            while let Some(node) = walk.next(&self.nodes) {
-                found.insert(self.nodes[node].clone());
-            }
+        self.with_dependents_within(tasks, None)
+    }
+
+    /// The same, `steps` away at most.
+    pub(crate) fn with_dependents_within(
+        &self,
+        tasks: &BTreeSet<TableName>,
+        steps: Option<usize>,
+    ) -> BTreeSet<TableName> {
+        self.around(tasks, steps, Direction::Outgoing)
+    }
+
+    fn around(&self, tasks: &BTreeSet<TableName>, steps: Option<usize>, direction: Direction) -> BTreeSet<TableName> {
+        let mut found = tasks.clone();
+        let mut edge: Vec<&TableName> = tasks.iter().collect();
+        let mut taken = 0;
+        while !edge.is_empty() && steps.is_none_or(|steps| taken < steps) {
+            taken += 1;
+            let next = edge.iter().flat_map(|task| self.neighbours(task, direction));
+            edge = next.filter(|task| found.insert((*task).clone())).collect();
         }
         found
     }

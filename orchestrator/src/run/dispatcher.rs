@@ -1,7 +1,7 @@
-//! Puts the events of a run in one order: starts tasks whose needs ended well, skips those whose needs did not, and
-//! tells the observers. The only owner of the run's state.
+//! Puts the events of a run in one order: starts tasks when those that they need have ended as they ask for, and there is
+//! room; leaves out the others; and tells the observers. The only owner of the run's state.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use lake::report::{TaskOutcome, TaskStatus};
@@ -11,26 +11,32 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::executor::{Message, Unit, execute};
+use super::executor::{Message, STOPPED, Unit, execute};
+use super::room::{Room, Share};
+use super::run_if::{Dependency, Verdict};
 
 /// Something that watches a run: progress for a person, records for the event log.
 pub(crate) trait Observer: Send {
+    /// The run waits for its turn until others have ended.
+    fn waiting(&mut self, others: &str) {
+        tracing::info!(others, "the run waits for its turn");
+    }
     /// A task is started; its meter counts while it works.
     fn started(&mut self, task: &TableName, meter: &Meter);
     /// An attempt failed and another follows after `wait`.
     fn retrying(&mut self, task: &TableName, attempt: u32, wait: Duration, error: &Error);
-    /// A task ended, or was skipped.
+    /// A task ended, or was not started.
     fn ended(&mut self, outcome: &TaskOutcome);
     /// The run was asked to stop while `running` tasks were at work.
     fn stopping(&mut self, running: usize);
 }
 
-/// Runs all units, at most `limit` side by side, and returns their outcomes in the order of the units.
+/// Runs all units, side by side as there is room, and returns their outcomes in the order of the units.
 ///
 /// `stop` is a channel on which one message ends the starting of tasks and raises the sign of the context.
 pub(crate) async fn dispatch(
     units: Vec<Unit>,
-    limit: usize,
+    room: Room,
     context: &RunContext,
     clock: &Clock,
     stop: UnboundedReceiver<()>,
@@ -39,12 +45,12 @@ pub(crate) async fn dispatch(
     let order: Vec<TableName> = units.iter().map(|unit| unit.name.clone()).collect();
     let (tell, heard) = mpsc::unbounded_channel();
     let mut dispatcher = Dispatcher {
-        limit: limit.max(1),
+        room,
         context,
         clock,
         tell,
         waiting: units,
-        running: BTreeSet::new(),
+        running: BTreeMap::new(),
         ended: BTreeMap::new(),
         tasks: JoinSet::new(),
         executors: HashMap::new(),
@@ -56,12 +62,12 @@ pub(crate) async fn dispatch(
 }
 
 struct Dispatcher<'a, 'o> {
-    limit: usize,
+    room: Room,
     context: &'a RunContext,
     clock: &'a Clock,
     tell: UnboundedSender<Message>,
     waiting: Vec<Unit>,
-    running: BTreeSet<TableName>,
+    running: BTreeMap<TableName, Share>,
     ended: BTreeMap<TableName, TaskOutcome>,
     tasks: JoinSet<()>,
     executors: HashMap<Id, TableName>,
@@ -84,37 +90,66 @@ impl Dispatcher<'_, '_> {
         }
     }
 
-    /// Skips what cannot run any more and starts what can run now, until neither is left.
+    /// Leaves out what is not run and starts what can run now, until neither is left.
     fn settle(&mut self) {
-        while let Some(position) = self.waiting.iter().position(|unit| self.obstacle(unit).is_some()) {
-            let unit = self.waiting.remove(position);
-            let because = self.obstacle(&unit).unwrap_or_default();
-            self.end(TaskOutcome::skipped(unit.name, because));
+        while let Some((position, outcome)) = self.next_left_out() {
+            self.waiting.remove(position);
+            self.end(outcome);
         }
-        while self.running.len() < self.limit {
-            let ready = |unit: &Unit| unit.needs.iter().all(|need| self.ended.contains_key(need));
-            let Some(position) = self.waiting.iter().position(ready) else { break };
-            let unit = self.waiting.remove(position);
-            self.start(unit);
+        let mut position = 0;
+        while position < self.waiting.len() {
+            let unit = &self.waiting[position];
+            if self.has_ended_needs(unit) && self.room.take(unit.share) {
+                let unit = self.waiting.remove(position);
+                self.start(unit);
+            } else {
+                position += 1;
+            }
         }
     }
 
-    /// Why a waiting task cannot run any more: the run was stopped, or a task that it needs failed or was skipped.
-    fn obstacle(&self, unit: &Unit) -> Option<String> {
+    fn has_ended_needs(&self, unit: &Unit) -> bool {
+        unit.needs.iter().all(|need| self.ended.contains_key(need))
+    }
+
+    /// A waiting task that is not run, and why.
+    fn next_left_out(&self) -> Option<(usize, TaskOutcome)> {
+        self.waiting.iter().enumerate().find_map(|(position, unit)| Some((position, self.left_out(unit)?)))
+    }
+
+    /// The outcome of a task that is not run: the run was stopped, or what it depends on did not end as it asks for.
+    fn left_out(&self, unit: &Unit) -> Option<TaskOutcome> {
+        let name = || unit.name.clone();
         if self.context.stop.is_raised() {
-            return Some("the run was stopped".to_owned());
+            return Some(TaskOutcome::skipped(name(), STOPPED));
         }
+        if !self.has_ended_needs(unit) {
+            return None;
+        }
+        let needs = unit.needs.iter().filter_map(|need| self.ended.get(need));
+        let disabled = std::iter::repeat_n(Dependency::Disabled, unit.disabled_needs);
+        let dependencies: Vec<Dependency> = needs.map(dependency).chain(disabled).collect();
+        match unit.run_if.decide(&dependencies) {
+            Verdict::Run => None,
+            Verdict::Excluded(because) => Some(TaskOutcome::excluded(name(), because)),
+            Verdict::UpstreamFailed => Some(TaskOutcome::skipped(name(), self.failed_need(unit))),
+        }
+    }
+
+    /// What a task depends on that failed, or was skipped for such a reason.
+    fn failed_need(&self, unit: &Unit) -> String {
         let ended = |status| {
             let same = |need: &&TableName| self.ended.get(*need).is_some_and(|outcome| outcome.status == status);
             unit.needs.iter().find(same)
         };
         let failed = ended(TaskStatus::Failed).map(|need| format!("{need} failed"));
-        failed.or_else(|| ended(TaskStatus::Skipped).map(|need| format!("{need} was skipped")))
+        let skipped = || ended(TaskStatus::Skipped).map(|need| format!("{need} was skipped"));
+        failed.or_else(skipped).unwrap_or_else(|| "what it depends on failed".to_owned())
     }
 
     fn start(&mut self, unit: Unit) {
         let context = self.context.for_task();
-        self.running.insert(unit.name.clone());
+        self.running.insert(unit.name.clone(), unit.share);
         for observer in self.observers.iter_mut() {
             observer.started(&unit.name, &context.meter);
         }
@@ -133,7 +168,7 @@ impl Dispatcher<'_, '_> {
                 }
             }
             Message::Ended { outcome } => {
-                self.running.remove(&outcome.task);
+                self.leave(&outcome.task);
                 self.end(*outcome);
             }
         }
@@ -142,10 +177,11 @@ impl Dispatcher<'_, '_> {
     /// An executor is gone; one that panicked has sent no end.
     fn joined(&mut self, ended: Result<(), JoinError>) {
         let Err(panic) = ended else { return };
-        let Some(task) = self.executors.get(&panic.id()).filter(|task| self.running.contains(*task)).cloned() else {
+        let Some(task) = self.executors.get(&panic.id()).filter(|task| self.running.contains_key(*task)).cloned()
+        else {
             return;
         };
-        self.running.remove(&task);
+        self.leave(&task);
         let error = Error::internal(format!("the task broke down: {panic}"))
             .hint("this is a fault of the program, please report it with the run's log");
         self.end(TaskOutcome::failed(task, error, 1, Duration::ZERO));
@@ -158,10 +194,25 @@ impl Dispatcher<'_, '_> {
         }
     }
 
+    /// A task has left the machine.
+    fn leave(&mut self, task: &TableName) {
+        if let Some(share) = self.running.remove(task) {
+            self.room.give(share);
+        }
+    }
+
     fn end(&mut self, outcome: TaskOutcome) {
         for observer in self.observers.iter_mut() {
             observer.ended(&outcome);
         }
         self.ended.insert(outcome.task.clone(), outcome);
+    }
+}
+
+fn dependency(outcome: &TaskOutcome) -> Dependency {
+    match outcome.status {
+        TaskStatus::Succeeded | TaskStatus::UpToDate => Dependency::Succeeded,
+        TaskStatus::Failed | TaskStatus::Skipped => Dependency::Failed,
+        TaskStatus::Excluded => Dependency::Excluded,
     }
 }

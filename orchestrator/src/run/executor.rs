@@ -6,12 +6,16 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::LocalBoxFuture;
 use lake::report::{TaskOutcome, TaskReport};
-use lake::run::{RunContext, Stop};
+use lake::run::{Meter, RunContext, Stop};
 use lake::{Clock, Error, ErrorKind, Result, TableName};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::policy::{Policy, spread};
+use super::room::Share;
+use super::run_if::RunIf;
 
+/// Why a task is not done that was stopped.
+pub(super) const STOPPED: &str = "the run was stopped";
 /// How long a wait goes on after the run was stopped, at most.
 const SLICE: Duration = Duration::from_millis(250);
 
@@ -23,12 +27,20 @@ pub(crate) type Work = Arc<dyn Fn(RunContext) -> LocalBoxFuture<'static, Result<
 pub(crate) struct Unit {
     /// The table it writes.
     pub(crate) name: TableName,
-    /// The tasks of the run that must end well before it.
+    /// The tasks of the run that must have ended before it.
     pub(crate) needs: Vec<TableName>,
+    /// How many of those that it depends on the spec says not to run.
+    pub(crate) disabled_needs: usize,
+    /// Which ends of theirs it asks for.
+    pub(crate) run_if: RunIf,
+    /// What it takes of the machine.
+    pub(crate) share: Share,
     /// How it is retried.
     pub(crate) policy: Policy,
     /// What it does.
     pub(crate) work: Work,
+    /// Counts the bytes that it commits.
+    pub(crate) written: Meter,
 }
 
 /// What an executor tells.
@@ -55,14 +67,18 @@ pub(crate) async fn execute(unit: Unit, context: RunContext, clock: Clock, tell:
         };
         let spread = spread(&context.run, &unit.name, attempt);
         let wait = match error {
-            Failed::TimedOut(_) => None,
+            Failed::TimedOut(_) => unit.policy.wait_after_timeout(attempt, spread),
             Failed::Error(ref error) => unit.policy.wait_after(attempt, error, spread),
         };
         let error = error.into_error();
         // What the attempts did before they failed stands, and is reported.
-        let failed = |error| TaskOutcome {
-            report: context.earlier.take(),
-            ..TaskOutcome::failed(unit.name.clone(), error, attempt, since(&clock, started))
+        let failed = |error: Error| {
+            let outcome = match context.stop.has_ended(&error) {
+                true => TaskOutcome::skipped(unit.name.clone(), STOPPED),
+                false => TaskOutcome::failed(unit.name.clone(), error, attempt, Duration::ZERO),
+            };
+            let (report, elapsed) = (context.earlier.take(), since(&clock, started));
+            TaskOutcome { report, attempts: attempt, elapsed, ..outcome }
         };
         match wait.filter(|_| !context.stop.is_raised()) {
             None => break failed(error),
@@ -76,7 +92,8 @@ pub(crate) async fn execute(unit: Unit, context: RunContext, clock: Clock, tell:
             }
         }
     };
-    let _ = tell.send(Message::Ended { outcome: Box::new(outcome) });
+    let (bytes_read, bytes_written) = (context.meter.bytes(), unit.written.bytes());
+    let _ = tell.send(Message::Ended { outcome: Box::new(TaskOutcome { bytes_read, bytes_written, ..outcome }) });
 }
 
 enum Failed {

@@ -5,31 +5,38 @@ mod executor;
 mod policy;
 mod progress;
 mod recorder;
+mod room;
+mod run_if;
+mod signals;
+mod turn;
+mod units;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
-use bronze::Told;
 use bronze::watch::Sightings;
-use chrono_tz::Tz;
-use futures::FutureExt;
-use lake::report::{RunSummary, record};
+use chrono::{DateTime, Utc};
+use lake::report::{RunSummary, TaskOutcome, record};
 use lake::run::RunContext;
-use lake::{Clock, Context, Lake, Result, Root, TableName};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
+use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::spec::{Job, Project, Task};
+use crate::spec::Project;
 pub(crate) use dispatcher::Observer;
 use dispatcher::dispatch;
-use executor::{Unit, Work};
-use recorder::Recorder;
+use executor::Unit;
+pub(crate) use recorder::TASK_STARTED;
+use recorder::{Recorder, write_along};
+use units::{room, units};
 
 pub(crate) use policy::Policy;
 pub(crate) use progress::for_stderr;
+pub(crate) use run_if::RunIf;
+pub(crate) use signals::stops;
+pub(crate) use turn::{Turn, turn, while_held};
 
 /// What a run works on.
 pub(crate) struct Place {
@@ -67,126 +74,123 @@ pub(crate) struct Finished {
     pub(crate) recorded: Result<()>,
 }
 
+/// What a run is to do.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// The tasks.
+    pub(crate) chosen: &'a BTreeSet<TableName>,
+    /// Those of them whose tables are made anew.
+    pub(crate) anew: BTreeSet<TableName>,
+    /// The run that is repaired; `None` for a new one.
+    pub(crate) repairs: Option<Repaired>,
+    /// True when it waits for its turn though `queue` is false.
+    pub(crate) always_waits: bool,
+}
+
+/// A run that is repaired.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    /// The run.
+    pub(crate) run: RunId,
+    /// Its events in the event log.
+    pub(crate) events: i64,
+    /// The number of this attempt; the run itself was the first.
+    pub(crate) attempt: u64,
+}
+
+impl<'a> Request<'a> {
+    /// A new run of some tasks.
+    pub(crate) fn of(chosen: &'a BTreeSet<TableName>) -> Self {
+        Self { chosen, anew: BTreeSet::new(), repairs: None, always_waits: false }
+    }
+}
+
 /// Runs the chosen tasks of a project. A message on `stop` ends the starting of tasks.
 pub(crate) async fn run(
     project: &Project,
     place: &Place,
-    chosen: &BTreeSet<TableName>,
-    stop: UnboundedReceiver<()>,
+    request: Request<'_>,
+    mut stop: UnboundedReceiver<()>,
     progress: &mut dyn Observer,
 ) -> Finished {
-    let clock = place.lake.clock();
-    let context = RunContext::new(&place.lake);
-    let started_at = clock.now();
-    let units = units(project, place, chosen);
-    let names: Vec<String> = units.iter().map(|unit| unit.name.to_string()).collect();
-    let spec = project.file.display().to_string();
-    let (mut recorder, changed) = Recorder::new(context.events.clone());
-    record::run_started(&context.events, env!("CARGO_PKG_NAME"), &project.header.name, &spec, &names);
-
-    // A run that is killed after it changed something has left its begin in the event log.
-    let early = async {
-        match changed.await {
-            Ok(()) => context.events.flush(&place.lake).await,
-            Err(_) => Ok(()),
-        }
+    let (context, what) = match &request.repairs {
+        None => (RunContext::new(&place.lake), "run"),
+        Some(repaired) => (RunContext::repairing(&place.lake, repaired.run.clone(), repaired.events), "repair"),
     };
-    let work = async {
-        let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
-        let outcomes = dispatch(units, side_by_side(project), &context, clock, stop, observers).await;
-        recorder.close();
-        outcomes
-    };
-    let (outcomes, early) = tokio::join!(work, early);
-    if let Err(error) = early {
-        tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
-    }
-    let elapsed = (clock.now() - started_at).to_std().unwrap_or_default();
-    let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks: outcomes };
-    record::run_ended(&context.events, &summary);
-    let recorded = context.events.flush(&place.lake).await;
-    Finished { summary, recorded }
-}
-
-/// The chosen tasks in an order that can be run, each with those of them that it needs.
-fn units(project: &Project, place: &Place, chosen: &BTreeSet<TableName>) -> Vec<Unit> {
-    let tasks = project.graph.order().filter(|name| chosen.contains(*name)).filter_map(|name| project.task(name));
-    tasks
-        .map(|task| Unit {
-            name: task.name.clone(),
-            needs: project.graph.needs_within(&task.name, chosen).into_iter().collect(),
-            policy: task.policy,
-            work: work(task, place, project.header.timezone),
-        })
-        .collect()
-}
-
-fn work(task: &Task, place: &Place, zone: Tz) -> Work {
-    let lake = place.lake.clone();
-    match &task.job {
-        Job::Bronze(plan) => {
-            let (plan, landing) = (Arc::new(plan.as_ref().clone()), place.landing.clone());
-            let (elsewhere, sightings) = (place.elsewhere, place.sightings.get(&plan.table).cloned());
-            Arc::new(move |context| {
-                let (plan, lake, landing) = (Arc::clone(&plan), lake.clone(), landing.clone());
-                let sightings = sightings.clone();
-                async move {
-                    let told = Told { sightings: sightings.as_ref(), elsewhere };
-                    bronze::run(&lake, &landing, &plan, told, &context).await
-                }
-                .boxed_local()
-            })
+    let waits = |others: &str| progress.waiting(others);
+    let header = lake::spec::Header { queue: project.header.queue || request.always_waits, ..project.header.clone() };
+    let turn = turn(&header, &place.lake, &context.run, what, &mut stop, waits).await;
+    let units = units(project, place, &request);
+    let begun = Begun { project, place, context, started_at: place.lake.clock().now() };
+    begun.record(&units, &request);
+    match turn {
+        Turn::Now(lease) => while_held(lease, begun.work(units, stop, progress)).await,
+        Turn::Taken(others) => {
+            let because = format!("{others} is at work, and `queue` is false");
+            let outcomes = units.into_iter().map(|unit| TaskOutcome::skipped(unit.name, because.as_str())).collect();
+            begun.refuse(outcomes).await
         }
-        Job::Silver(plan) => {
-            let plan = Arc::new(plan.as_ref().clone());
-            Arc::new(move |context| {
-                let (plan, lake) = (Arc::clone(&plan), lake.clone());
-                async move { silver::run(&lake, &plan, &context).await }.boxed_local()
-            })
-        }
-        Job::Gold(plan) => {
-            let plan = Arc::new(plan.as_ref().clone());
-            Arc::new(move |context| {
-                let (plan, lake) = (Arc::clone(&plan), lake.clone());
-                async move { gold::run(&lake, &plan, &context, zone).await }.boxed_local()
-            })
+        Turn::Stopped => {
+            begun.context.stop.raise();
+            begun.work(units, stop, progress).await
         }
     }
 }
 
-/// How many tasks run at the same time.
-fn side_by_side(project: &Project) -> usize {
-    let threads = project.header.engine.threads.map(usize::from);
-    threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+/// A run from the moment at which it is its turn.
+struct Begun<'a> {
+    project: &'a Project,
+    place: &'a Place,
+    context: RunContext,
+    started_at: DateTime<Utc>,
 }
 
-/// A message for the first signal to stop; the second one ends the process.
-pub(crate) fn stops() -> UnboundedReceiver<()> {
-    let (tell, heard) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        signal().await;
-        // Without a listener the run is over.
-        let _ = tell.send(());
-        signal().await;
-        std::process::exit(i32::from(lake::report::EXIT_FAILED));
-    });
-    heard
-}
-
-/// Waits for Ctrl-C, or for the signal by which a supervisor ends a process.
-async fn signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
+impl Begun<'_> {
+    /// Notes the begin.
+    fn record(&self, units: &[Unit], request: &Request<'_>) {
+        let names: Vec<String> = units.iter().map(|unit| unit.name.to_string()).collect();
+        let anew: Vec<String> = request.anew.iter().map(ToString::to_string).collect();
+        let attempt = request.repairs.as_ref().map_or(1, |repaired| repaired.attempt);
+        let (program, name, spec) = (env!("CARGO_PKG_NAME"), &self.project.header.name, self.spec());
+        record::attempt_started(&self.context.events, program, name, &spec, &names, attempt, &anew);
     }
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+
+    /// Runs all tasks, and writes what happens into the event log along the way.
+    async fn work(self, units: Vec<Unit>, stop: UnboundedReceiver<()>, progress: &mut dyn Observer) -> Finished {
+        let (events, lake) = (self.context.events.clone(), &self.place.lake);
+        let (mut recorder, news) = Recorder::new(events.clone());
+        let room = room(self.project);
+        let work = async {
+            let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
+            let outcomes = dispatch(units, room, &self.context, lake.clock(), stop, observers).await;
+            recorder.close();
+            outcomes
+        };
+        let (outcomes, along) = tokio::join!(work, write_along(&events, lake, news));
+        if let Err(error) = along {
+            tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
+        }
+        self.end(outcomes).await
+    }
+
+    /// Ends a run of which nothing is done.
+    async fn refuse(self, outcomes: Vec<TaskOutcome>) -> Finished {
+        for outcome in &outcomes {
+            record::task_ended(&self.context.events, outcome);
+        }
+        self.end(outcomes).await
+    }
+
+    async fn end(self, tasks: Vec<TaskOutcome>) -> Finished {
+        let elapsed = (self.place.lake.clock().now() - self.started_at).to_std().unwrap_or_default();
+        let (run, spec, started_at) = (self.context.run.to_string(), self.spec(), self.started_at);
+        let summary = RunSummary { run, spec, started_at, elapsed, tasks };
+        record::run_ended(&self.context.events, &summary);
+        let recorded = self.context.events.flush(&self.place.lake).await;
+        Finished { summary, recorded }
+    }
+
+    fn spec(&self) -> String {
+        self.project.file.display().to_string()
     }
 }

@@ -17,11 +17,13 @@ pub(crate) struct Policy {
     pub(crate) min_retry_interval: Duration,
     /// The longest an attempt may take; a task that takes longer has failed.
     pub(crate) timeout: Option<Duration>,
+    /// True when an attempt that took too long is followed by another.
+    pub(crate) retry_on_timeout: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { max_retries: 2, min_retry_interval: Duration::from_secs(5), timeout: None }
+        Self { max_retries: 2, min_retry_interval: Duration::from_secs(5), timeout: None, retry_on_timeout: false }
     }
 }
 
@@ -30,18 +32,25 @@ impl Policy {
     ///
     /// `spread` in 0..1 lengthens the wait by up to a quarter, so that what failed together does not come back together.
     pub(crate) fn wait_after(&self, attempts: u32, error: &Error, spread: f64) -> Option<Duration> {
+        match error.retry() {
+            Retry::Never => None,
+            Retry::Redo => (attempts <= self.max_retries).then_some(Duration::ZERO),
+            Retry::AfterBackoff => self.backoff(attempts, spread),
+        }
+    }
+
+    /// The same after an attempt that took longer than the timeout.
+    pub(crate) fn wait_after_timeout(&self, attempts: u32, spread: f64) -> Option<Duration> {
+        if self.retry_on_timeout { self.backoff(attempts, spread) } else { None }
+    }
+
+    fn backoff(&self, attempts: u32, spread: f64) -> Option<Duration> {
         if attempts > self.max_retries {
             return None;
         }
-        match error.retry() {
-            Retry::Never => None,
-            Retry::Redo => Some(Duration::ZERO),
-            Retry::AfterBackoff => {
-                let doubled = self.min_retry_interval.saturating_mul(1_u32 << attempts.saturating_sub(1).min(16));
-                let wait = doubled.min(WAIT_MAX.max(self.min_retry_interval));
-                Some(wait.mul_f64(1.0 + 0.25 * spread.clamp(0.0, 1.0)))
-            }
-        }
+        let doubled = self.min_retry_interval.saturating_mul(1_u32 << attempts.saturating_sub(1).min(16));
+        let wait = doubled.min(WAIT_MAX.max(self.min_retry_interval));
+        Some(wait.mul_f64(1.0 + 0.25 * spread.clamp(0.0, 1.0)))
     }
 }
 
@@ -69,6 +78,10 @@ mod tests {
         assert_eq!(policy.wait_after(1, &store, 1.0), Some(Duration::from_millis(6_250)));
         assert_eq!(policy.wait_after(1, &Error::data("a rule"), 0.0), None);
         assert_eq!(policy.wait_after(1, &Error::new(ErrorKind::Conflict, "moved"), 0.0), Some(Duration::ZERO));
+        assert_eq!(policy.wait_after_timeout(1, 0.0), None);
+        let again = Policy { retry_on_timeout: true, ..policy };
+        assert_eq!(again.wait_after_timeout(1, 0.0), Some(Duration::from_secs(5)));
+        assert_eq!(again.wait_after_timeout(4, 0.0), None);
         let patient = Policy { max_retries: 40, ..policy };
         assert_eq!(patient.wait_after(40, &store, 0.0), Some(WAIT_MAX));
     }

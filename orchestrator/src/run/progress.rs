@@ -40,6 +40,10 @@ impl Live {
 }
 
 impl Observer for Live {
+    fn waiting(&mut self, others: &str) {
+        self.say(&wait_line(others));
+    }
+
     fn started(&mut self, task: &TableName, meter: &Meter) {
         let meter = meter.clone();
         let rows = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
@@ -87,6 +91,10 @@ impl Plain {
 }
 
 impl Observer for Plain {
+    fn waiting(&mut self, others: &str) {
+        self.say(&wait_line(others));
+    }
+
     fn started(&mut self, _: &TableName, _: &Meter) {}
 
     fn retrying(&mut self, task: &TableName, attempt: u32, wait: Duration, error: &Error) {
@@ -115,7 +123,7 @@ fn end_line(outcome: &TaskOutcome) -> Option<String> {
     let task = &outcome.task;
     let elapsed = duration(outcome.elapsed);
     Some(match outcome.status {
-        TaskStatus::UpToDate => return None,
+        TaskStatus::UpToDate | TaskStatus::Excluded => return None,
         TaskStatus::Succeeded => {
             let rows = outcome.figures().read;
             let rows = if rows == 1 { "1 row".to_owned() } else { format!("{} rows", thousands(rows)) };
@@ -130,6 +138,10 @@ fn end_line(outcome: &TaskOutcome) -> Option<String> {
             format!("{task}  skipped: {because}")
         }
     })
+}
+
+fn wait_line(others: &str) -> String {
+    format!("waiting for {others}; Ctrl-C ends the wait")
 }
 
 fn stop_line(running: usize) -> String {

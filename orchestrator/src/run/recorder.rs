@@ -2,40 +2,72 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use lake::events::{Events, Level};
 use lake::report::{TaskOutcome, TaskStatus, error_json, record};
 use lake::run::Meter;
-use lake::{Error, TableName};
+use lake::{Error, Lake, Result, TableName};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::dispatcher::Observer;
 
 /// A task is started.
-const TASK_STARTED: &str = "task_started";
+pub(crate) const TASK_STARTED: &str = "task_started";
 /// An attempt failed and another follows. Details: `attempt`, `wait_seconds`, `error`.
 const TASK_RETRIED: &str = "task_retried";
 /// The run was asked to stop. Details: `running`, the number of tasks at work.
 const RUN_STOPPING: &str = "run_stopping";
 
+/// Between two writes of events while a run is at work, at least: a run that is killed may lose what ended since.
+const APART: TimeDelta = TimeDelta::seconds(1);
+
 /// Notes what it sees as events of the run.
 pub(crate) struct Recorder {
     events: Events,
-    /// Told once when there is something that should outlive the process: a table was changed.
-    changed: Option<oneshot::Sender<()>>,
+    /// Told when there is something that should outlive the process; gone when nothing more will come.
+    news: Option<UnboundedSender<()>>,
+    /// True once something was told: until then nothing has changed, and the end of the run is all there is to write.
+    is_telling: bool,
 }
 
 impl Recorder {
-    /// A recorder, and who hears when the first task has changed its table.
-    pub(crate) fn new(events: Events) -> (Self, oneshot::Receiver<()>) {
-        let (tell, heard) = oneshot::channel();
-        (Self { events, changed: Some(tell) }, heard)
+    /// A recorder, and who hears that there are events to write.
+    pub(crate) fn new(events: Events) -> (Self, UnboundedReceiver<()>) {
+        let (tell, heard) = mpsc::unbounded_channel();
+        (Self { events, news: Some(tell), is_telling: false }, heard)
     }
 
-    /// Nothing more will change.
+    /// Nothing more will come.
     pub(crate) fn close(&mut self) {
-        self.changed = None;
+        self.news = None;
     }
+}
+
+/// Writes the events of a run while it is at work, until there are no more news. What cannot be written is tried again
+/// with the next.
+pub(crate) async fn write_along(events: &Events, lake: &Lake, mut news: UnboundedReceiver<()>) -> Result<()> {
+    let clock = lake.clock();
+    let (mut last, mut written) = (None, Ok(()));
+    while news.recv().await.is_some() {
+        let rest = last.map_or(TimeDelta::zero(), |last| last + APART - clock.now());
+        if let Ok(rest) = rest.to_std()
+            && !rest.is_zero()
+        {
+            tokio::select! {
+                biased;
+                () = until_closed(&mut news) => break,
+                () = clock.sleep(rest) => {}
+            }
+        }
+        written = events.flush(lake).await;
+        last = Some(clock.now());
+    }
+    written
+}
+
+async fn until_closed(news: &mut UnboundedReceiver<()>) {
+    while news.recv().await.is_some() {}
 }
 
 impl Observer for Recorder {
@@ -50,10 +82,11 @@ impl Observer for Recorder {
 
     fn ended(&mut self, outcome: &TaskOutcome) {
         record::task_ended(&self.events, outcome);
-        if outcome.status == TaskStatus::Succeeded
-            && let Some(tell) = self.changed.take()
+        self.is_telling |= matches!(outcome.status, TaskStatus::Succeeded | TaskStatus::Failed);
+        if self.is_telling
+            && let Some(tell) = &self.news
         {
-            // Nobody listens any more when the run is over; its end is recorded then.
+            // Nobody listens any more when the run is over; its end is written then.
             let _ = tell.send(());
         }
     }

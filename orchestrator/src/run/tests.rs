@@ -13,6 +13,8 @@ use tokio::sync::{Barrier, mpsc};
 use super::dispatcher::{Observer, dispatch};
 use super::executor::{Unit, Work};
 use super::policy::Policy;
+use super::room::{Room, Share};
+use super::run_if::RunIf;
 
 /// Writes down what it sees.
 #[derive(Default)]
@@ -54,7 +56,9 @@ fn work(of: impl Fn(u32) -> Result<TaskReport> + Send + Sync + 'static) -> Work 
 
 fn unit(task: &str, needs: &[&str], work: Work) -> Unit {
     let needs = needs.iter().map(|need| name(need)).collect();
-    Unit { name: name(task), needs, policy: Policy::default(), work }
+    let (disabled_needs, run_if, share) = (0, RunIf::default(), Share::ONE);
+    let (policy, written) = (Policy::default(), Meter::default());
+    Unit { name: name(task), needs, disabled_needs, run_if, share, policy, work, written }
 }
 
 fn good(task: &str, needs: &[&str]) -> Unit {
@@ -94,7 +98,8 @@ fn run_with(units: Vec<Unit>, limit: usize, stops: mpsc::UnboundedReceiver<()>) 
     let context = RunContext::new(&Lake::new(root, clock.clone(), Default::default()));
     let mut diary = Diary::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let outcomes = runtime.block_on(dispatch(units, limit, &context, &clock, stops, &mut [&mut diary]));
+    let room = Room::new(Share { threads: limit, memory: 0 });
+    let outcomes = runtime.block_on(dispatch(units, room, &context, &clock, stops, &mut [&mut diary]));
     Ran { outcomes, diary: diary.0, context, waited: clock.now_micros() / 1_000_000 }
 }
 
@@ -173,6 +178,46 @@ fn a_timeout_fails_the_task_and_is_not_tried_again() {
     let error = ran.status("silver.a").error.as_ref().expect("an error");
     assert_eq!(error.to_string(), "took longer than its timeout of 30m");
     assert_eq!(ran.status("silver.a").attempts, 1);
+}
+
+#[test]
+fn a_timeout_is_tried_again_when_that_is_asked_for() {
+    let work: Work = Arc::new(|_| std::future::pending().boxed_local());
+    let policy = Policy { timeout: Some(Duration::from_secs(60)), retry_on_timeout: true, ..Policy::default() };
+    let ran = run(vec![Unit { policy, ..unit("silver.a", &[], work) }], 1);
+    assert_eq!((ran.status("silver.a").status, ran.status("silver.a").attempts), (TaskStatus::Failed, 3));
+    assert!((195..=198).contains(&ran.waited), "3 × 60 s, 5 s and 10 s, and up to a quarter more: {}", ran.waited);
+}
+
+#[test]
+fn conditions_are_asked_when_all_needs_have_ended() {
+    let on = |run_if, unit: Unit| Unit { run_if, ..unit };
+    let ran = run(
+        vec![
+            failing("bronze.a", &[], 99, ErrorKind::Data),
+            good("bronze.b", &[]),
+            on(RunIf::AllDone, good("silver.done", &["bronze.a", "bronze.b"])),
+            on(RunIf::AllFailed, good("silver.none", &["bronze.a", "bronze.b"])),
+            on(RunIf::AtLeastOneFailed, good("silver.told", &["bronze.a", "bronze.b"])),
+            good("gold.after", &["silver.done", "silver.none"]),
+            Unit { disabled_needs: 1, ..on(RunIf::AllFailed, good("gold.off", &[])) },
+        ],
+        1,
+    );
+    let statuses: Vec<&str> = ran.outcomes.iter().map(|outcome| outcome.status.as_str()).collect();
+    assert_eq!(statuses, ["failed", "succeeded", "succeeded", "excluded", "succeeded", "succeeded", "excluded"]);
+    let because = ran.status("silver.none").skipped_because.as_deref();
+    assert_eq!(because, Some("not all that it depends on failed"));
+    let position = |line: &str| ran.diary.iter().position(|told| told == line).expect("a line");
+    assert!(position("succeeded bronze.b") < position("start silver.told"), "{:?}", ran.diary);
+}
+
+#[test]
+fn a_task_waits_for_room_and_lets_lighter_ones_pass() {
+    let heavy = |unit: Unit| Unit { share: Share { threads: 2, memory: 0 }, ..unit };
+    let ran = run(vec![good("bronze.a", &[]), heavy(good("bronze.b", &[])), good("bronze.c", &[])], 2);
+    assert_eq!(ran.diary[..2], ["start bronze.a", "start bronze.c"]);
+    assert_eq!(ran.diary[ran.diary.len() - 2..], ["start bronze.b", "succeeded bronze.b"]);
 }
 
 #[test]

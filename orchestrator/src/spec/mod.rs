@@ -3,6 +3,7 @@
 mod cross;
 mod layers;
 mod overrides;
+mod selection;
 
 #[cfg(test)]
 mod quality_tests;
@@ -16,13 +17,15 @@ use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 use cli::Failure;
-use lake::spec::{Document, Header, Problems, did_you_mean};
-use lake::{Clock, Error, Result, TableName};
+use lake::spec::{ByteSize, Document, Header, Problems};
+use lake::{Clock, Result, TableName};
 
 use crate::graph::Graph;
-use crate::run::Policy;
+use crate::run::{Policy, RunIf};
+use overrides::Overrides;
 
 pub(crate) use layers::Job;
+pub(crate) use selection::Selection;
 
 /// A spec without problems.
 #[derive(Debug)]
@@ -50,6 +53,12 @@ pub(crate) struct Task {
     pub(crate) policy: Policy,
     /// True when the spec says not to run it.
     pub(crate) disabled: bool,
+    /// Which ends of the tasks that it depends on let it run.
+    pub(crate) run_if: RunIf,
+    /// What its queries may hold together, where the spec says so.
+    pub(crate) memory: Option<ByteSize>,
+    /// The threads that it takes, where the spec says so.
+    pub(crate) threads: Option<u16>,
 }
 
 impl Project {
@@ -110,11 +119,12 @@ impl Project {
         }
         let jobs = layers::compile(document, &header, existing, &mut problems);
         let names = cross::task_names(document);
-        let overrides = overrides::compile(document, &names, &mut problems);
+        let overrides = overrides::compile(document, &names, &header.engine, &mut problems);
         let graph = cross::graph(document, &jobs, &overrides, &mut problems);
         let tasks = jobs.into_iter().map(|(name, job)| {
-            let chosen = overrides.get(&name).cloned().unwrap_or_default();
-            Task { name, job, policy: chosen.policy, disabled: chosen.disabled }
+            let Overrides { policy, disabled, run_if, memory, threads, .. } =
+                overrides.get(&name).cloned().unwrap_or_default();
+            Task { name, job, policy, disabled, run_if, memory, threads }
         });
         let (file, folder) = (document.file().to_owned(), document.folder().to_owned());
         let tasks = tasks.collect();
@@ -127,39 +137,5 @@ impl Project {
     /// The task that writes a table.
     pub(crate) fn task(&self, name: &TableName) -> Option<&Task> {
         self.tasks.iter().find(|task| &task.name == name)
-    }
-
-    /// The names that `--select` gives, or all tasks that are not disabled.
-    ///
-    /// # Errors
-    /// [`lake::ErrorKind::Spec`] for a name that is no task, with the nearest one.
-    pub(crate) fn select(&self, names: &[String]) -> Result<BTreeSet<TableName>> {
-        if names.is_empty() {
-            return Ok(self.tasks.iter().filter(|task| !task.disabled).map(|task| task.name.clone()).collect());
-        }
-        names.iter().map(|name| self.find(name)).collect()
-    }
-
-    fn find(&self, name: &str) -> Result<TableName> {
-        let known: Vec<String> = self.tasks.iter().map(|task| task.name.to_string()).collect();
-        if let Some(position) = known.iter().position(|known| known == name) {
-            return Ok(self.tasks[position].name.clone());
-        }
-        let error = Error::spec(format!("there is no task `{name}`"));
-        let same: Vec<&str> = known
-            .iter()
-            .map(String::as_str)
-            .filter(|known| known.split_once('.').is_some_and(|(_, n)| n == name))
-            .collect();
-        Err(match same[..] {
-            [] => match did_you_mean(name, known.iter().map(String::as_str)) {
-                Some(hint) => error.hint(hint),
-                None => error.hint("the spec has no tasks"),
-            },
-            _ => error.hint(format!(
-                "did you mean {}?",
-                same.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")
-            )),
-        })
     }
 }

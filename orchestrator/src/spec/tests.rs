@@ -158,9 +158,8 @@ fn the_section_of_tasks_names_tasks() {
             &["21 tasks.\"silver.orders\".depends_on[0]: there is no task `gold.sale` (did you mean `gold.sales`?)"],
         ),
         (
-            "silver.orders: {run_if: all_done}",
-            &["21 tasks.\"silver.orders\".run_if: `run_if` is not supported yet \
-               (remove it; this version does not do what it asks for)"],
+            "silver.orders: {run_if: all_dune}",
+            &["21 tasks.\"silver.orders\".run_if: `all_dune` is not one of its values (did you mean `all_done`?)"],
         ),
         (
             "silver.orders: {timeout: 0s}",

@@ -20,7 +20,7 @@ use lake::spec::FileArrival;
 use lake::{Error, Result, Retry, TableName};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::run::{Finished, Observer, Place, run};
+use crate::run::{Finished, Observer, Place, Request, run};
 use crate::spec::Project;
 use agenda::Agenda;
 use story::Story;
@@ -233,8 +233,9 @@ impl Watch<'_> {
         let (tell, heard) = mpsc::unbounded_channel();
         let mut quiet = Quiet;
         let mut stopped = false;
+        let request = Request { always_waits: true, ..Request::of(&chosen) };
         let Finished { summary, recorded } = {
-            let mut running = std::pin::pin!(run(self.project, &self.place, &chosen, heard, &mut quiet));
+            let mut running = std::pin::pin!(run(self.project, &self.place, request, heard, &mut quiet));
             loop {
                 tokio::select! {
                     biased;

@@ -72,10 +72,11 @@ impl Story {
         // What a stop has ended is not news: the next run does it.
         let is_told = |task: &&TaskOutcome| !stopped || task.status == TaskStatus::Succeeded;
         let news: Vec<String> = summary.tasks.iter().filter(is_told).filter_map(task_news).collect();
-        let word = match (stopped, summary.count(TaskStatus::Failed)) {
-            (true, 1..) => "stopped",
+        let (failed, skipped) = (summary.count(TaskStatus::Failed), summary.count(TaskStatus::Skipped));
+        let word = match (stopped, failed) {
+            (true, _) if failed + skipped > 0 => "stopped",
             (_, 0) => "done",
-            (false, _) => "failed",
+            _ => "failed",
         };
         let what = match (news.is_empty(), word) {
             (true, "stopped") => "what is left is for the next run".to_owned(),
@@ -130,7 +131,7 @@ fn task_news(task: &TaskOutcome) -> Option<String> {
         String::new()
     };
     match task.status {
-        TaskStatus::UpToDate => None,
+        TaskStatus::UpToDate | TaskStatus::Excluded => None,
         TaskStatus::Succeeded if figures.files > 0 => {
             let files = counted(usize::try_from(figures.files).unwrap_or(usize::MAX), "file");
             Some(format!("{name} {files}, {} rows{refused}", thousands(figures.appended)))
