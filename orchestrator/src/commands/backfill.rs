@@ -4,9 +4,10 @@ use chrono::NaiveDate;
 use gold::{Plan, SnapshotPlan};
 use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, TaskState, counted, record};
 use lake::run::RunContext;
-use lake::{Clock, Error, Result};
+use lake::{Clock, Error, ErrorKind, Lake, Result};
 use serde_json::{Value, json};
 
+use crate::run::{Turn, stops, turn, while_held};
 use crate::spec::{Job, Project};
 use cli::{Failure, Output, Printer};
 
@@ -43,6 +44,40 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     }
     let lake = project.header.lake(&project.folder, clock)?;
     let context = RunContext::new(&lake);
+    let mut stop = stops();
+    let waits = |others: &str| printer.note(&format!("waiting for {others}\n"));
+    match turn(&project.header, &lake, &context.run, PROGRAM, &mut stop, waits).await {
+        Turn::Now(lease) => {
+            let days = record_days(project, args, plan, &lake, &context, printer);
+            let unless_stopped = async {
+                tokio::select! {
+                    biased;
+                    done = days => done,
+                    Some(()) = stop.recv() => {
+                        printer.note("stopped; the same command goes on where it ended\n");
+                        Ok(EXIT_FAILED)
+                    }
+                }
+            };
+            while_held(lease, unless_stopped).await
+        }
+        Turn::Taken(others) => {
+            let error = Error::new(ErrorKind::Store, format!("{others} is at work, and `queue` is false"));
+            Err(error.hint("try again later").into())
+        }
+        Turn::Stopped => Ok(EXIT_FAILED),
+    }
+}
+
+/// Records the days.
+async fn record_days(
+    project: &Project,
+    args: &Args,
+    plan: &SnapshotPlan,
+    lake: &Lake,
+    context: &RunContext,
+    printer: &Printer,
+) -> Result<u8, Failure> {
     let spec = project.file.display().to_string();
     record::run_started(&context.events, PROGRAM, &project.header.name, &spec, &[plan.table.to_string()]);
     let started_at = lake.clock().now();
@@ -55,7 +90,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         days.push((day, report.clone()));
     };
     let zone = project.header.timezone;
-    let done = gold::backfill(&lake, plan, &context, zone, args.start..=args.end, told).await;
+    let done = gold::backfill(lake, plan, context, zone, args.start..=args.end, told).await;
     let elapsed = (lake.clock().now() - started_at).to_std().unwrap_or_default();
     if args.output == Output::Json {
         printer.data(&format!("{}\n", days.iter().map(|(day, report)| object(*day, report)).collect::<Value>()))?;
@@ -72,7 +107,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     record::task_ended(&context.events, &outcome);
     let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks: vec![outcome] };
     record::run_ended(&context.events, &summary);
-    context.events.flush(&lake).await?;
+    context.events.flush(lake).await?;
     match failure {
         None => Ok(EXIT_DONE),
         Some(error) if days.is_empty() => Err(error.into()),

@@ -5,9 +5,11 @@ mod dry_run;
 mod graph;
 mod quarantine;
 mod query;
+mod repair;
 mod run;
 mod runs;
 mod sample;
+mod status;
 mod table;
 mod validate;
 mod watch;
@@ -38,8 +40,10 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   orchestrator run                                   everything that is new, through all layers
-  orchestrator run --select silver.orders            one task
+  orchestrator run --select +gold.daily_sales        one task and all that it needs
   orchestrator watch                                 the same whenever files arrive
+  orchestrator status                                how fresh the tables are, and what waits
+  orchestrator repair latest                         what failed in the last run
   orchestrator validate                              what is wrong with the spec
   orchestrator query \"SELECT * FROM gold.daily_sales ORDER BY 1\"
   orchestrator --spec shop/pipelines.yaml graph      who reads whom
@@ -56,7 +60,9 @@ enum Command {
     Query(query::Args),
     Quarantine(quarantine::Args),
     Backfill(backfill::Args),
+    Repair(repair::Args),
     Runs(runs::Args),
+    Status(status::Args),
     Table(table::Args),
     Sample(sample::Args),
 }
@@ -85,6 +91,9 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
     let project = || Project::load(&cli.spec);
     let clock = Clock::system();
     match &cli.command {
+        Command::Run(args) if args.dry_run => {
+            run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await
+        }
         Command::Run(args) => run::run(&project()?, args, clock, printer).await,
         Command::Watch(args) => watch::run(&project()?, args, clock, printer).await,
         Command::Validate(args) => validate::run(&cli.spec, args, printer).await,
@@ -93,6 +102,8 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Query(args) => query::run(&project()?, args, clock, printer).await,
         Command::Quarantine(args) => quarantine::run(&project()?, args, clock, printer).await,
         Command::Backfill(args) => backfill::run(&project()?, args, clock, printer).await,
+        Command::Repair(args) => repair::run(&project()?, args, clock, printer).await,
+        Command::Status(args) => status::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),

@@ -12,7 +12,7 @@ use cli::{Failure, Output, Printer};
 #[command(after_help = "Examples:
   orchestrator runs
   orchestrator runs show 20240501T101500-1f2e3d4c
-  orchestrator runs show last --output json")]
+  orchestrator runs show latest --output json")]
 pub(super) struct Args {
     #[command(subcommand)]
     show: Option<Show>,
@@ -28,7 +28,7 @@ pub(super) struct Args {
 enum Show {
     /// One run with its tasks
     Show {
-        /// The run's id, the beginning of it, or `last`
+        /// The run's id, the beginning of it, or `latest`
         run: String,
     },
 }

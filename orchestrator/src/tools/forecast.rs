@@ -53,15 +53,21 @@ impl Verdict {
     }
 }
 
-/// Looks at the landing zone and the tables, and changes nothing.
+/// Looks at the landing zone and the tables, and changes nothing. `anew` are the tasks whose tables a run would make anew.
 ///
 /// # Errors
 /// [`lake::ErrorKind::Store`] or [`lake::ErrorKind::Table`] when one of them cannot be read.
-pub(crate) async fn forecast(project: &Project, place: &Place, chosen: &BTreeSet<TableName>) -> Result<Forecast> {
+pub(crate) async fn forecast(
+    project: &Project,
+    place: &Place,
+    chosen: &BTreeSet<TableName>,
+    anew: &BTreeSet<TableName>,
+) -> Result<Forecast> {
     let mut verdicts: BTreeMap<TableName, Verdict> = BTreeMap::new();
     let mut outlooks = Vec::new();
     for task in project.graph.order().filter_map(|name| project.task(name)) {
         let outlook = match chosen.contains(&task.name) {
+            true if anew.contains(&task.name) => Outlook::new(&task.name, Verdict::Runs, "it is made anew"),
             true => outlook(task, project, place, &verdicts).await?,
             false => {
                 let because = if task.disabled { "disabled in `tasks`" } else { "not selected" };
