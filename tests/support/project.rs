@@ -109,8 +109,13 @@ impl Project {
         summary
     }
 
-    /// Starts `orchestrator run` and does not wait for it.
+    /// Starts `orchestrator run` and does not wait for it. Several of them work at the same time: turns are politeness, and
+    /// tables are right without.
     pub(crate) fn start_run(&self) -> Running {
+        let spec = fs::read_to_string(self.path().join("pipelines.yaml")).expect("a spec");
+        if !spec.contains("max_concurrent_runs") {
+            self.respec(&format!("{spec}\nmax_concurrent_runs: 64\n"));
+        }
         program::start("orchestrator", self.path(), &["run", "--output", "json"], None)
     }
 

@@ -80,9 +80,14 @@ impl Watching {
     }
 
     /// Asks the watch to end, as a supervisor does, and waits for it.
-    pub(crate) fn end(mut self) -> Outcome {
+    pub(crate) fn end(self) -> Outcome {
         let asked = std::process::Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
         assert!(asked.expect("kill starts").success(), "the watch is not there");
+        self.over()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn over(mut self) -> Outcome {
         let code = self.child.wait().expect("an end").code();
         self.stderr.take().expect("once").join().expect("stderr");
         let stdout = self.stdout.take().expect("once").join().expect("stdout");
