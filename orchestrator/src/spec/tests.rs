@@ -159,7 +159,7 @@ fn the_section_of_tasks_names_tasks() {
         ),
         (
             "silver.orders: {run_if: all_dune}",
-            &["21 tasks.\"silver.orders\".run_if: `all_dune` is not one of its values (did you mean `all_done`?)"],
+            &["21 tasks.\"silver.orders\".run_if: unknown value `all_dune` (did you mean `all_done`?)"],
         ),
         (
             "silver.orders: {timeout: 0s}",
