@@ -15,7 +15,7 @@ use crate::run::TASK_STARTED;
 /// Bronze has appended a batch. Details: `files`, those that it took, and more.
 const BATCH_APPENDED: &str = "batch_appended";
 /// Files that are listed for one task.
-const FILES_MAX: usize = 20;
+const FILES_MAX: usize = 5;
 
 /// The events of one run, with its repairs.
 #[derive(Debug)]
