@@ -55,8 +55,11 @@ enum Other {
     AppendTheNew,
     /// The library's.
     Optimize,
-    /// Our own command.
+    /// Our own commands.
     OptimizeHere,
+    DeleteHere,
+    RestoreHere,
+    SetHere,
     DeleteOurs,
     DeleteElsewhere,
     DeleteAll,
@@ -65,11 +68,14 @@ enum Other {
     Vacuum,
 }
 
-const OTHERS: [Other; 9] = [
+const OTHERS: [Other; 12] = [
     Other::Run,
     Other::Append,
     Other::Optimize,
     Other::OptimizeHere,
+    Other::DeleteHere,
+    Other::RestoreHere,
+    Other::SetHere,
     Other::DeleteOurs,
     Other::DeleteElsewhere,
     Other::DeleteAll,
@@ -91,11 +97,11 @@ impl Other {
         match self {
             Self::Append => drop(rows.insert(7, 9)),
             Self::AppendTheNew => drop(rows.insert(9, 11)),
-            Self::DeleteOurs => drop(rows.remove(&1)),
+            Self::DeleteOurs | Self::DeleteHere => drop(rows.remove(&1)),
             Self::DeleteElsewhere => drop(rows.remove(&6)),
             Self::DeleteAll => rows.clear(),
-            Self::Restore => *rows = rows_of(&FILES[..2]),
-            Self::Run | Self::Optimize | Self::OptimizeHere | Self::Vacuum => {}
+            Self::Restore | Self::RestoreHere => *rows = rows_of(&FILES[..2]),
+            Self::Run | Self::Optimize | Self::OptimizeHere | Self::SetHere | Self::Vacuum => {}
         }
     }
 
@@ -105,8 +111,17 @@ impl Other {
             summary_of(&project.silver(&["run", "--output", "json"]).expect(0)).assert_accounted();
             return Ok(());
         }
-        if matches!(self, Self::OptimizeHere) {
-            project.orchestrator(&["table", "optimize", "silver.t"]).expect(0);
+        let version = (delta.version().expect("a version") - 1).to_string();
+        let here: Option<&[&str]> = match self {
+            Self::OptimizeHere => Some(&["optimize", "silver.t"]),
+            Self::DeleteHere => Some(&["delete", "silver.t", "--where", "id = 1", "--yes"]),
+            Self::RestoreHere => Some(&["restore", "silver.t", "--version", &version, "--keep-offset", "--yes"]),
+            Self::SetHere => Some(&["set", "silver.t", "owner=us"]),
+            _ => None,
+        };
+        if let Some(args) = here {
+            let args: Vec<&str> = ["table"].into_iter().chain(args.iter().copied()).collect();
+            project.orchestrator(&args).expect(0);
             return Ok(());
         }
         let done = block_on(async {
@@ -125,7 +140,9 @@ impl Other {
                     let vacuum = delta.vacuum().with_retention_period(Duration::zero());
                     vacuum.with_enforce_retention_duration(false).await.map(drop)
                 }
-                Self::Run | Self::OptimizeHere => unreachable!("they are programs"),
+                Self::Run | Self::OptimizeHere | Self::DeleteHere | Self::RestoreHere | Self::SetHere => {
+                    unreachable!("they are programs")
+                }
             }
         });
         done.map_err(|error| error.to_string())
@@ -173,7 +190,7 @@ fn files_are_put_together_beside_another_writer() {
             match other {
                 Other::Run => rows = rows_of(&FILES),
                 // To the version before: that is the table as it was.
-                Other::Restore if *is_lost => {}
+                Other::Restore | Other::RestoreHere if *is_lost => {}
                 _ => other.fold(&mut rows),
             }
             if !is_run {
@@ -231,7 +248,7 @@ fn answer_lost(project: &Project, other: Other) {
     let mut rows = rows_of(&FILES);
     match other {
         // What it undoes is the run's own work.
-        Other::Restore => rows = rows_of(&FILES[..3]),
+        Other::Restore | Other::RestoreHere => rows = rows_of(&FILES[..3]),
         _ => other.fold(&mut rows),
     }
     assert_holds(project, &rows);

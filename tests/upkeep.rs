@@ -128,3 +128,97 @@ fn vectors_that_a_version_within_the_retention_needs_stay() {
     vacuum(&project, &["silver.orders", "--retain", "0s", "--force"]);
     assert_eq!((vectors().len(), paid("")), (1, (Some(12), Some(2))));
 }
+
+#[test]
+fn maintenance_is_done_when_it_is_due_and_not_before() {
+    let spec = format!("{SPEC}maintenance:\n  optimize: {{small_files: 4}}\n");
+    let project = Project::new(&spec);
+    let live = |table: &str| {
+        let told = project.orchestrator(&["table", "files", table, "--output", "json"]).expect(0);
+        serde_json::from_str::<Vec<Value>>(&told.stdout).expect("JSON").len()
+    };
+    let mut most = 0;
+    for number in 1..=10 {
+        let row = format!("id,status,ts\n{number},new,2024-05-01T10:00:00Z\n");
+        project.land(format!("{number}.csv"), row.as_bytes(), None);
+        project.run();
+        most = most.max(live("bronze.orders_cdc")).max(live("silver.orders"));
+        if number == 3 {
+            assert_eq!(live("bronze.orders_cdc"), 3, "three files are not four");
+        }
+    }
+    assert!(most < 4, "{most} files");
+    assert_eq!(project.count("silver.orders"), 10);
+    let done = project.query("SELECT task FROM state.event_log WHERE kind = 'maintenance' AND task LIKE 'bronze%'");
+    assert!(done.len() >= 2, "{done:?}");
+    project.orchestrator(&["table", "verify"]).expect(0);
+    project.assert_settled();
+    let off = spec.replace("maintenance:", "maintenance:\n  after_runs: false");
+    project.respec(&off);
+    for number in 11..=15 {
+        let row = format!("id,status,ts\n{number},new,2024-05-01T10:00:00Z\n");
+        project.land(format!("{number}.csv"), row.as_bytes(), None);
+        project.run();
+    }
+    assert!(live("silver.orders") > 4);
+    let told = project.orchestrator(&["maintain", "silver.orders", "--dry-run"]).expect(0).stdout;
+    assert!(told.contains("due    optimize: ") && !told.contains("done"), "{told}");
+    assert!(live("silver.orders") > 4, "a dry run does nothing");
+    let told = project.orchestrator(&["maintain", "silver.orders"]).expect(0).stdout;
+    assert!(told.contains("done   ") && live("silver.orders") == 1, "{told}");
+    let told = project.orchestrator(&["maintain", "silver.orders"]).expect(0).stdout;
+    assert_eq!(told, "nothing is due in 1 table\n");
+    assert_eq!(project.count("silver.orders"), 15);
+    let wrong = spec.replace("maintenance:", "maintenance:\n  vacuum: {retain: 1h}");
+    project.respec(&wrong);
+    let outcome = project.orchestrator(&["validate"]).expect(2);
+    assert!(
+        outcome.stderr.contains("1h is less than 7 days") || outcome.stdout.contains("1h is less than 7 days"),
+        "{}",
+        outcome.story()
+    );
+}
+
+#[test]
+fn every_version_reads_as_it_did_after_each_kind_of_upkeep() {
+    let columns = "columns: {id: bigint not null, status: string, ts: timestamp}";
+    let marked = format!("{columns}\n    deletion_vectors: true\n    write_mode: merge_on_read\n    zorder_by: [id]");
+    for spec in [SPEC.to_owned(), SPEC.replace(columns, &marked)] {
+        let project = Project::new(&spec);
+        for (file, rows) in [
+            ("1.csv", "1,new,2024-05-01\n2,new,2024-05-01\n"),
+            ("2.csv", "2,paid,2024-05-02\n3,new,2024-05-02\n"),
+            ("3.csv", "1,sent,2024-05-03\n"),
+        ] {
+            project.land(file, format!("id,status,ts\n{rows}").as_bytes(), None);
+            project.run();
+        }
+        let newest = |project: &Project| {
+            let told = project.orchestrator(&["table", "history", "silver.orders", "--output", "json"]).expect(0);
+            serde_json::from_str::<Vec<Value>>(&told.stdout).expect("JSON")[0]["version"].as_u64().expect("a version")
+        };
+        let read = |version: u64| {
+            project.query(&format!("SELECT id, status FROM silver.orders VERSION AS OF {version} ORDER BY id"))
+        };
+        let mut known: Vec<_> = (0..=newest(&project)).map(read).collect();
+        let upkeep: [&[&str]; 8] = [
+            &["table", "optimize", "silver.orders"],
+            &["table", "vacuum", "silver.orders"],
+            &["table", "checkpoint", "silver.orders"],
+            &["table", "set", "silver.orders", "owner=us"],
+            &["table", "delete", "silver.orders", "--where", "id = 3", "--yes"],
+            &["table", "restore", "silver.orders", "--version", "2", "--yes"],
+            &["maintain"],
+            &["run"],
+        ];
+        for args in upkeep {
+            project.orchestrator(args).expect(0);
+            for (version, rows) in known.iter().enumerate() {
+                assert_eq!(&read(version as u64), rows, "version {version} after {args:?}");
+            }
+            known.extend((known.len() as u64..=newest(&project)).map(read));
+        }
+        assert_eq!(known.last().map(Vec::len), Some(3), "what came since was applied again");
+        project.orchestrator(&["table", "verify"]).expect(0);
+    }
+}

@@ -17,6 +17,7 @@ pub mod plan;
 mod publish;
 mod recipe;
 mod refresh;
+pub mod restore;
 mod run;
 mod snapshot;
 pub mod sources;

@@ -147,25 +147,41 @@ impl Timeline {
 /// # Errors
 /// [`ErrorKind::Table`] with the version, when it cannot be read any more.
 pub async fn check_readable(then: &Table, now: &Table) -> Result<()> {
+    let Some(path) = lost(then, now, 1).await?.pop() else { return Ok(()) };
+    let message = format!("version {} of {} cannot be read any more", then.version(), then.name());
+    let hint = format!("its file `{path}` is gone: `vacuum` removes what no version within the retention has");
+    Err(Error::new(ErrorKind::Table, message).hint(hint))
+}
+
+/// The files of an earlier version of a table that are gone, sorted by path; as [`check_readable`].
+///
+/// # Errors
+/// [`ErrorKind::Store`] when they cannot be looked for.
+pub async fn lost_files(then: &Table, now: &Table) -> Result<Vec<String>> {
+    let mut lost = lost(then, now, usize::MAX).await?;
+    lost.sort();
+    Ok(lost)
+}
+
+/// The first files, `limit` at most, of an earlier version that are gone.
+async fn lost(then: &Table, now: &Table, limit: usize) -> Result<Vec<String>> {
     let live: HashSet<Path> = files(now)?.into_iter().collect();
     let store = then.delta().log_store().object_store(None);
-    let mut asked = HashSet::new();
+    let (mut asked, mut lost) = (HashSet::new(), Vec::new());
     for path in files(then)?.into_iter().filter(|path| !live.contains(path)) {
+        if lost.len() == limit {
+            break;
+        }
         if !asked.insert(path.clone()) {
             continue;
         }
         match store.head(&path).await {
             Ok(_) => {}
-            Err(object_store::Error::NotFound { .. }) => {
-                let message = format!("version {} of {} cannot be read any more", then.version(), then.name());
-                let hint =
-                    format!("its file `{path}` is gone: `vacuum` removes what no version within the retention has");
-                return Err(Error::new(ErrorKind::Table, message).hint(hint));
-            }
+            Err(object_store::Error::NotFound { .. }) => lost.push(path.to_string()),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(lost)
 }
 
 /// The files that the open version of a table is made of.

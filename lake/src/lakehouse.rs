@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::execution::memory_pool::MemoryPool;
+use deltalake::kernel::Add;
 use deltalake::{DeltaTable, DeltaTableBuilder};
 use futures::TryStreamExt;
-use object_store::ObjectStoreExt;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::clock::Clock;
 use crate::commit;
@@ -231,6 +232,18 @@ impl Lake {
             (None, Err(error)) => Err(error.context(format!("creating table {name}"))),
             (None, Ok(())) => Err(Error::internal(format!("table {name} was created and is not there"))),
         }
+    }
+
+    /// Makes a table that is the open version of another one, with these files, which are in its folder.
+    pub(crate) async fn create_of(&self, name: &TableName, of: &Table, files: Vec<Add>) -> Result<Table> {
+        let doing = || format!("creating table {name}");
+        commit::create_of(self.unloaded(name)?, name, of, files).await.context(doing)?;
+        self.existing(name).await
+    }
+
+    /// The store below the folder of a table.
+    pub(crate) fn store_of(&self, name: &TableName) -> Result<Arc<dyn ObjectStore>> {
+        Ok(self.unloaded(name)?.object_store())
     }
 
     /// The tables that there are, by layer and name.

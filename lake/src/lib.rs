@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`error`], [`names`], [`clock`] and [`location`] are the words of the house; [`lakehouse`] opens
 //! and makes a [`table`]; [`write`](mod@write) puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
-//! [`upsert`] applies changes by key; [`session`] reads, [`changes`] tells what is new; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
+//! [`upsert`] applies changes by key; [`restore`] takes a table back; [`session`] reads, [`changes`] tells what is new; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
 //! promise that every row is accounted for. [`run`] and [`report`] carry what a task is told and what it answers.
 
 pub mod accounting;
@@ -11,6 +11,7 @@ pub mod changes;
 pub mod clock;
 pub mod columns;
 pub mod commit;
+pub mod copy;
 pub mod error;
 pub mod events;
 pub mod expression;
@@ -18,11 +19,14 @@ pub mod fault;
 pub mod history;
 pub mod lakehouse;
 pub mod lease;
+pub mod listing;
 pub mod location;
+pub mod log;
 pub mod names;
 pub mod optimize;
 pub mod quarantine;
 pub mod report;
+pub mod restore;
 pub mod rules;
 pub mod run;
 pub mod scan;
@@ -35,6 +39,7 @@ pub mod table;
 pub mod upsert;
 pub mod vacuum;
 mod vectors;
+pub mod verify;
 pub mod write;
 
 pub use clock::Clock;

@@ -4,6 +4,7 @@
 
 mod commands;
 mod graph;
+mod maintain;
 mod run;
 mod sample;
 mod spec;

@@ -62,7 +62,6 @@ impl Truncate {
 /// The truncate that is remembered of one silver table, as it stood when it was opened.
 pub(crate) struct Truncates<'a> {
     lake: &'a Lake,
-    sequence: &'a [String],
     opened: Opened<'a>,
     newest: Option<Truncate>,
 }
@@ -88,7 +87,7 @@ impl<'a> Truncates<'a> {
                 newest = Truncate::newer(newest, Truncate::newest_of(&rows, sequence)?);
             }
         }
-        Ok(Self { lake, sequence, opened, newest })
+        Ok(Self { lake, opened, newest })
     }
 
     /// The truncate that is remembered.
@@ -102,10 +101,7 @@ impl<'a> Truncates<'a> {
         let now = ScalarValue::TimestampMicrosecond(Some(self.lake.clock().now_micros()), Some("UTC".into()));
         let row = self.lake.session()?.context().read_batch(truncate.row.clone())?;
         let row = row.with_column(TRUNCATED_AT, lit(now))?;
-        let keep = match &self.newest {
-            Some(newest) => Keep::If(newest.outdates(self.sequence)?.is_not_true()),
-            None => Keep::All,
-        };
-        self.opened.add(row, keep, run).await
+        // Older ones stay, a row each: a table that is taken back to an earlier version has the one of then.
+        self.opened.add(row, Keep::All, run).await
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use deltalake::DeltaTable;
 use deltalake::kernel::transaction::CommitProperties;
-use deltalake::kernel::{Action, CommitInfo};
+use deltalake::kernel::{Action, Add, CommitInfo};
 use deltalake::protocol::SaveMode;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::names::TableName;
-use crate::table::{Definition, delta_schema};
+use crate::table::{Definition, Table, delta_schema};
 
 /// Writes version 0 of a table.
 ///
@@ -35,6 +35,39 @@ pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Def
         create = create.with_comment(description.clone());
     }
     create.await.map_err(Error::from)?;
+    fault::after_commit("table_created")
+}
+
+/// Writes version 0 of a table that is the open version of another one, with these files.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) async fn create_of(delta: DeltaTable, name: &TableName, of: &Table, files: Vec<Add>) -> Result<()> {
+    let snapshot = of.delta().snapshot()?;
+    let own = |key: &str| key.starts_with("lakehouse.");
+    let properties = of.properties()?.iter().filter(|(key, _)| !own(key));
+    let properties = properties.map(|(key, value)| (key.clone(), Some(value.clone())));
+    let parameters = [("source", of.location()), ("sourceVersion", of.version().to_string())];
+    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    let info = CommitInfo {
+        timestamp: Some(of.clock().now().timestamp_millis()),
+        operation: Some("CLONE".to_owned()),
+        operation_parameters: Some(parameters.collect()),
+        ..CommitInfo::default()
+    };
+    let first = [Action::CommitInfo(info), Action::Protocol(snapshot.protocol().clone())];
+    delta
+        .create()
+        .with_table_name(name.to_string())
+        .with_columns(snapshot.schema().fields().cloned().collect::<Vec<_>>())
+        .with_partition_columns(of.partition_columns()?)
+        .with_save_mode(SaveMode::ErrorIfExists)
+        .with_raise_if_key_not_exists(false)
+        .with_configuration(properties)
+        .with_actions(first.into_iter().chain(files.into_iter().map(Action::Add)))
+        .with_commit_properties(CommitProperties::default().with_max_retries(0))
+        .await
+        .map_err(Error::from)?;
     fault::after_commit("table_created")
 }
 

@@ -15,9 +15,11 @@
 
 mod create;
 mod files;
+mod hand;
 mod metadata;
 mod redefine;
 mod rules;
+mod settings;
 mod swap;
 mod vectors;
 
@@ -35,12 +37,15 @@ use crate::fault;
 use crate::names::RunId;
 use crate::table::Table;
 
-pub(crate) use create::create;
+pub(crate) use create::{create, create_of};
 pub(crate) use files::is_void;
+pub(crate) use hand::ByHand;
 pub use metadata::evolve;
 pub use redefine::redefine;
 pub use rules::Rules;
+pub use settings::{Feature, check_property};
 pub use swap::Swap;
+pub(crate) use swap::joint_protocol;
 
 /// How often one commit is tried before the error is given to the caller.
 const ATTEMPTS_MAX: u32 = 30;

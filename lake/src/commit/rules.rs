@@ -10,11 +10,12 @@ use deltalake::protocol::DeltaOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Commit, Outcome, Txn};
+use super::{ByHand, Commit, Outcome, Txn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
 use crate::rules::{self, CHECK, GENERATED, Kind, Rule};
+use crate::spec::did_you_mean;
 use crate::table::{Table, delta_schema};
 
 /// The property that names the rules which the program has set: those that it may take away.
@@ -42,6 +43,12 @@ struct Own {
     generated: BTreeSet<String>,
 }
 
+impl Own {
+    fn of(table: &Table) -> Result<Self> {
+        Ok(table.property(OWN)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+}
+
 /// What a table has and what it is to have.
 #[derive(Debug, Default)]
 struct Difference {
@@ -65,7 +72,7 @@ impl Table {
         app: &str,
         run: &RunId,
     ) -> Result<()> {
-        let held: Own = self.property(OWN)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let held = Own::of(self)?;
         let difference = difference(&Rule::of(self)?, rules, &held).map_err(|problem| {
             Error::new(ErrorKind::Table, format!("{}: {problem}", self.name()))
                 .hint("drop it there, or give the one of the spec another name")
@@ -99,12 +106,70 @@ impl Table {
         self.commit(commit).await.map(|_: Outcome| ())
     }
 
+    /// Adds a CHECK constraint by hand, whatever a spec says. The rows that are there must meet it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`] with the keys of rows that do not, [`ErrorKind::Spec`] when there is one of that name,
+    /// [`ErrorKind::Query`] when it is no condition on the columns, [`ErrorKind::Conflict`] when another writer came first.
+    pub async fn add_check(
+        &mut self,
+        lake: &Lake,
+        name: &str,
+        sql: &str,
+        keys: &[String],
+        run: &RunId,
+    ) -> Result<Outcome> {
+        let held = Rule::of(self)?;
+        if let Some(held) = held.iter().find(|rule| rule.kind == Kind::Check && rule.name.eq_ignore_ascii_case(name)) {
+            let error = Error::spec(format!("{} has {} already", self.name(), held.text()));
+            return Err(error.hint("drop it first, or give the new one another name"));
+        }
+        let rule = Rule { kind: Kind::Check, name: name.to_owned(), sql: sql.to_owned() };
+        let session = lake.session()?;
+        let rows = session.context().read_table(session.provider(self).await?)?;
+        let what = format!("rows of {}", self.name());
+        let (new, partitions) = (vec![rule], self.partition_columns()?);
+        rules::hold(&new, &rows, keys, &partitions, &what).await.map_err(|error| {
+            error.hint("every row that is there must meet it (null does not: add `OR … IS NULL` where it may be)")
+        })?;
+        let difference = Difference { new, gone: Vec::new(), own: Own::of(self)? };
+        self.set_by_hand(&difference, run).await
+    }
+
+    /// Drops a CHECK constraint by hand.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`] when there is none of that name, or a spec has set it; [`ErrorKind::Conflict`] when another
+    /// writer came first.
+    pub async fn drop_check(&mut self, name: &str, run: &RunId) -> Result<Outcome> {
+        let (held, own) = (Rule::of(self)?, Own::of(self)?);
+        let checks = || held.iter().filter(|rule| rule.kind == Kind::Check);
+        let Some(rule) = checks().find(|rule| rule.name == name) else {
+            let error = Error::spec(format!("{} has no constraint `{name}`", self.name()));
+            let hint = did_you_mean(name, checks().map(|rule| rule.name.as_str()));
+            return Err(error.hint(hint.unwrap_or_else(|| "`orchestrator table describe` shows them".to_owned())));
+        };
+        if own.checks.contains(name) {
+            let error =
+                Error::spec(format!("{} has `{name}` from the spec: the next run would set it again", self.name()));
+            return Err(error.hint("take it out of `constraints` there"));
+        }
+        self.set_by_hand(&Difference { new: Vec::new(), gone: vec![rule.clone()], own }, run).await
+    }
+
+    async fn set_by_hand(&mut self, difference: &Difference, run: &RunId) -> Result<Outcome> {
+        let (actions, properties) = self.with_rules(difference)?;
+        let operation = DeltaOperation::SetTableProperties { properties };
+        let hand = ByHand { point: "settings_committed", operation, actions, metrics: BTreeMap::new() };
+        self.commit_by_hand(hand, run).await
+    }
+
     /// The CHECK constraints that other programs have set.
     ///
     /// # Errors
     /// [`ErrorKind::Table`] when the table is not loaded.
     pub fn checks_of_others(&self) -> Result<Vec<Rule>> {
-        let own: Own = self.property(OWN)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let own = Own::of(self)?;
         let mut rules = Rule::of(self)?;
         rules.retain(|rule| rule.kind == Kind::Check && !own.checks.contains(&rule.name));
         Ok(rules)
@@ -155,7 +220,9 @@ impl Table {
         let checks = of_kind(&difference.new, Kind::Check).into_iter();
         let mut properties: HashMap<String, String> =
             checks.map(|rule| (format!("{CHECK}{}", rule.name), rule.sql)).collect();
-        properties.insert(OWN.to_owned(), json!(difference.own).to_string());
+        if difference.own != Own::of(self)? {
+            properties.insert(OWN.to_owned(), json!(difference.own).to_string());
+        }
         for (key, value) in &properties {
             metadata = metadata.add_config_key(key.clone(), value.clone()).map_err(DeltaTableError::from)?;
         }

@@ -116,7 +116,7 @@ impl Table {
         let (own, theirs) = (self.delta().snapshot()?, swap.with.delta().snapshot()?);
         let mut actions =
             vec![Action::Metadata(metadata(own.metadata(), theirs.metadata(), swap.replaced, &swap.bound)?)];
-        actions.extend(protocol(own.protocol(), theirs.protocol())?.map(Action::Protocol));
+        actions.extend(joint_protocol(own.protocol(), theirs.protocol())?.map(Action::Protocol));
         actions.extend(self.removes(|_| true)?);
         actions.extend(files.iter().cloned().map(Action::Add));
         Ok(actions)
@@ -164,7 +164,7 @@ fn properties_of(metadata: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// What programs must know of both; `None` when that is what they must know already.
-fn protocol(own: &Protocol, theirs: &Protocol) -> Result<Option<Protocol>> {
+pub(crate) fn joint_protocol(own: &Protocol, theirs: &Protocol) -> Result<Option<Protocol>> {
     let (own, theirs) = (to_json(own)?, to_json(theirs)?);
     let mut wanted = own.clone();
     for key in ["minReaderVersion", "minWriterVersion"] {

@@ -60,7 +60,11 @@ impl Table {
 
 /// The protocol of a table with deletion vectors; `None` when it is that already. Features that the old version of the
 /// protocol implied are listed from then on: those that every writer knows, and those that the table uses.
-fn upgraded(held: &Protocol, properties: &HashMap<String, String>, rules: &[Rule]) -> Result<Option<Protocol>> {
+pub(super) fn upgraded(
+    held: &Protocol,
+    properties: &HashMap<String, String>,
+    rules: &[Rule],
+) -> Result<Option<Protocol>> {
     let broken =
         |error: serde_json::Error| Error::internal("the protocol of a table does not convert").with_source(error);
     let mut protocol = serde_json::to_value(held).map_err(broken)?;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::document::Document;
+use super::maintenance::Maintenance;
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
 use super::scalars::{ByteSize, Duration};
@@ -16,6 +17,9 @@ use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
 use crate::location::Root;
 use crate::session;
+
+/// What files that nothing needs are kept for at least: readers and writers may be that old.
+const RETAIN_LEAST: Duration = Duration::from_days(7);
 
 /// What the top of the spec says, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +40,8 @@ pub struct Header {
     pub max_concurrent_runs: u16,
     /// Whether a run that comes when that many are at work waits for one of them to end. Default true.
     pub queue: bool,
+    /// When the upkeep of tables is due; `None` when the spec does not say.
+    pub maintenance: Option<Maintenance>,
 }
 
 impl Header {
@@ -71,6 +77,7 @@ impl Default for Header {
             trigger: top.trigger,
             max_concurrent_runs: top.max_concurrent_runs,
             queue: top.queue,
+            maintenance: top.maintenance,
         }
     }
 }
@@ -109,7 +116,7 @@ pub struct FileArrival {
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["name"],
-    "x-not-yet" = ["schedule", "maintenance", "notifications"]
+    "x-not-yet" = ["schedule", "notifications"]
 ))]
 struct Top {
     name: String,
@@ -123,6 +130,7 @@ struct Top {
     max_concurrent_runs: u16,
     /// Whether one run more waits for its turn; else it does nothing. Default true.
     queue: bool,
+    maintenance: Option<Maintenance>,
     #[schemars(with = "serde_json::Value")]
     bronze: IgnoredAny,
     #[schemars(with = "serde_json::Value")]
@@ -144,6 +152,7 @@ impl Default for Top {
             trigger: Trigger::default(),
             max_concurrent_runs: 1,
             queue: true,
+            maintenance: None,
             bronze: IgnoredAny,
             silver: IgnoredAny,
             gold: IgnoredAny,
@@ -178,7 +187,16 @@ impl Document {
             });
             Tz::UTC
         });
-        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, .. } = top;
-        Header { name, storage, landing, timezone, engine, trigger, max_concurrent_runs, queue }
+        if let Some(retain) = top.maintenance.and_then(|wanted| wanted.vacuum.retain)
+            && retain < RETAIN_LEAST
+        {
+            let problem =
+                Problem::at(&at("maintenance").key("vacuum").key("retain"), format!("{retain} is less than 7 days"));
+            problems.add(
+                problem.hint("`orchestrator table vacuum --force` removes younger files, when nothing else writes"),
+            );
+        }
+        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, maintenance, .. } = top;
+        Header { name, storage, landing, timezone, engine, trigger, max_concurrent_runs, queue, maintenance }
     }
 }

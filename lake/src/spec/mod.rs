@@ -38,6 +38,7 @@ mod check;
 mod document;
 mod environment;
 mod header;
+mod maintenance;
 mod map;
 mod nearest;
 mod path;
@@ -52,6 +53,7 @@ mod tests;
 
 pub use document::{Document, Entry};
 pub use header::{Engine, FileArrival, Header, Trigger};
+pub use maintenance::{LogWhen, Maintenance, OptimizeWhen, VacuumWhen};
 pub use map::Map;
 pub use nearest::{did_you_mean, nearest};
 pub use path::SpecPath;

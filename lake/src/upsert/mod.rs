@@ -8,7 +8,7 @@
 //! The cost follows the changes: `prune` leaves out files that cannot hold a key, `probe` reads key columns of the
 //! others to find the very rows (`part` holds the changes, `index` looks keys up, `file` reads), and `apply` replaces
 //! those rows file by file, either by writing the file anew (`rewrite`) or by marking them as deleted
-//! (`crate::vectors`), as `mode` decides.
+//! (`crate::vectors`), as `mode` decides. [`remove`](mod@remove) takes away rows that meet a condition by the same means.
 
 mod apply;
 mod compare;
@@ -22,6 +22,7 @@ mod part;
 mod probe;
 pub(crate) mod prune;
 mod recommit;
+pub mod remove;
 mod replace;
 mod rewrite;
 mod rows;

@@ -1,5 +1,7 @@
 //! How the rows of a file are replaced: by writing the file anew, or by marking them as deleted.
 
+use deltalake::kernel::LogicalFileView;
+
 use super::probe::Touched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::Table;
@@ -31,11 +33,9 @@ pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> 
     let anew = |file: &Touched| {
         let gone = file.deleted.len() + file.hits.len() as u64;
         // All gone: the file is removed, which writes nothing.
-        let purged = gone < file.rows && gone * PURGE_ONE_IN > file.rows;
-        // A vector needs the number of rows in the statistics.
-        let counted = file.file.num_records().is_some();
+        let purged = gone < file.rows && is_purged(gone, file.rows);
         !vectors
-            || !counted
+            || !is_counted(&file.file)
             || match mode {
                 WriteMode::CopyOnWrite => true,
                 WriteMode::MergeOnRead => purged,
@@ -43,4 +43,18 @@ pub(super) fn rewritten(mode: WriteMode, table: &Table, touched: &[Touched]) -> 
             }
     };
     Ok(touched.iter().map(anew).collect())
+}
+
+/// True for a file of which `gone` of `rows` rows are deleted, and which costs less to write anew than to mark.
+pub(super) fn is_better_rewritten(file: &LogicalFileView, gone: u64, rows: u64) -> bool {
+    !is_counted(file) || is_purged(gone, rows) || file.size() <= REWRITTEN_BYTES
+}
+
+fn is_purged(gone: u64, rows: u64) -> bool {
+    gone * PURGE_ONE_IN > rows
+}
+
+/// A vector needs the number of rows in the statistics.
+fn is_counted(file: &LogicalFileView) -> bool {
+    file.num_records().is_some()
 }

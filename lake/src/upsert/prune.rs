@@ -167,7 +167,7 @@ fn partition_point(rows: &Rows, is_before: impl Fn(arrow::row::Row<'_>) -> bool)
 }
 
 /// True for types whose bounds in files can be trusted and compare as ours do.
-fn has_order(kind: &DataType) -> bool {
+pub(crate) fn has_order(kind: &DataType) -> bool {
     match ColumnType::of(kind) {
         None | Some(ColumnType::Double | ColumnType::Float | ColumnType::Binary | ColumnType::Boolean) => false,
         Some(kind) => kind.has_sound_stats(),
@@ -175,7 +175,7 @@ fn has_order(kind: &DataType) -> bool {
 }
 
 /// Greatest values that are surely no less than what the file holds.
-fn widened(greatest: &ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn widened(greatest: &ArrayRef) -> Result<ArrayRef> {
     Ok(match greatest.data_type() {
         DataType::Utf8 => {
             let texts = greatest.as_string::<i32>().iter();

@@ -3,6 +3,7 @@
 mod backfill;
 mod dry_run;
 mod graph;
+mod maintain;
 mod quarantine;
 mod query;
 mod repair;
@@ -64,6 +65,7 @@ enum Command {
     Runs(runs::Args),
     Status(status::Args),
     Table(table::Args),
+    Maintain(maintain::Args),
     Sample(sample::Args),
 }
 
@@ -106,6 +108,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Status(args) => status::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
+        Command::Maintain(args) => maintain::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),
     }
 }

@@ -19,11 +19,12 @@ use std::path::Path;
 
 use bronze::watch::Sightings;
 use chrono::{DateTime, Utc};
-use lake::report::{RunSummary, TaskOutcome, record};
+use lake::report::{RunSummary, TaskOutcome, TaskStatus, record};
 use lake::run::RunContext;
 use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::maintain::after_run;
 use crate::spec::Project;
 pub(crate) use dispatcher::Observer;
 use dispatcher::dispatch;
@@ -170,6 +171,9 @@ impl Begun<'_> {
         if let Err(error) = along {
             tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
         }
+        let changed = outcomes.iter().filter(|outcome| outcome.status == TaskStatus::Succeeded);
+        let changed: BTreeSet<TableName> = changed.map(|outcome| outcome.task.clone()).collect();
+        after_run(self.project, lake, &changed, &self.context).await;
         self.end(outcomes).await
     }
 

@@ -15,6 +15,7 @@ fn sections() -> Vec<(&'static str, Value)> {
         ("bronze", of::<bronze::spec::Source>()),
         ("silver", of::<silver::spec::Table>()),
         ("gold", of::<gold::spec::Table>()),
+        ("maintenance", of::<lake::spec::Maintenance>()),
         ("tasks", of::<super::overrides::Raw>()),
     ]
 }

@@ -6,6 +6,7 @@
 //! deleted and made anew, its facts start anew.
 
 mod number;
+mod undo;
 mod upkeep;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use lake::{Error, ErrorKind, Lake, Layer, Result, RunId, Table, TableName, colum
 
 use self::number::Done;
 pub(crate) use self::number::NUMBER;
+pub(crate) use self::undo::undo;
 pub(crate) use self::upkeep::{Keep, Keys};
 
 /// Which facts, and of which table.
@@ -69,7 +71,8 @@ impl<'a> Facts<'a> {
             Some(_) => silver.txn_version(&named(&of, &name)).await?,
             None => None,
         };
-        Ok(Opened { facts: self, of, name, table, held, done: Done::new(done) })
+        let done = Done::new(done, undo::undone(silver, self.layer)?);
+        Ok(Opened { facts: self, of, name, table, held, done })
     }
 
     fn definition(&self, of: &TableName) -> Definition {
@@ -119,7 +122,7 @@ impl Opened<'_> {
             if let Some(wider) = with_new_columns(&table.schema(), &schema) {
                 actions.extend(evolve(&table, &wider, &[])?);
             }
-            let (removed, packed) = upkeep::of(&table, self.done, keep, self.facts.lake).await?;
+            let (removed, packed) = upkeep::of(&table, &self.done, keep, self.facts.lake).await?;
             actions.extend(removed);
             written = written.and(packed);
         }

@@ -77,7 +77,7 @@ impl Keys {
 ///
 /// A file of one number goes as a whole with its work. Only files of which all work was done are packed, so that no file
 /// of ours ever holds what counts beside what does not; where another program has joined files, that is set right at once.
-pub(super) async fn of(table: &Table, done: Done, keep: Keep, lake: &Lake) -> Result<(Vec<Action>, Written)> {
+pub(super) async fn of(table: &Table, done: &Done, keep: Keep, lake: &Lake) -> Result<(Vec<Action>, Written)> {
     let (mut removed, mut old, mut is_mixed) = (Vec::new(), Vec::new(), false);
     for file in table.files_with_bounds(NUMBER)? {
         match file.bounds {

@@ -282,6 +282,11 @@ pub fn compile(entry: &Entry<Table>, sources: &[Arriving], zone: Tz, problems: &
 }
 
 impl TablePlan {
+    /// The columns of which the table holds one row per value.
+    pub fn row_keys(&self) -> Vec<String> {
+        self.kept.row_keys(self)
+    }
+
     /// What to do when the table cannot become what the spec asks for.
     pub(crate) fn rebuild_hint(&self) -> String {
         let name = &self.table.name;

@@ -1,13 +1,23 @@
 //! `orchestrator table`: what tables are and were, and their upkeep.
 
+mod changes;
+mod checkpoint;
+mod content;
+mod copy;
+mod delete;
+mod diff;
 mod look;
 mod optimize;
+mod restore;
+mod settings;
 mod vacuum;
+mod verify;
 
+use lake::columns::{BATCH_ID, FILE_PATH, ROW_NUMBER, SNAPSHOT_DATE};
 use lake::spec::did_you_mean;
-use lake::{Clock, Error, Lake, TableName};
+use lake::{Clock, Error, Lake, Table, TableName};
 
-use crate::spec::Project;
+use crate::spec::{Job, Project};
 use cli::{Failure, Printer};
 
 /// Look at tables, and look after them
@@ -18,7 +28,10 @@ use cli::{Failure, Printer};
   orchestrator table describe silver.orders --output json
   orchestrator table optimize --dry-run
   orchestrator table vacuum --dry-run
-  orchestrator table vacuum silver.orders --retain '14 days'")]
+  orchestrator table vacuum silver.orders --retain '14 days'
+  orchestrator table diff silver.orders --from 4
+  orchestrator table restore silver.orders --version 4
+  orchestrator table verify")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,7 +45,31 @@ enum Command {
     History(look::History),
     /// One table: columns, partitions, properties, protocol, size
     Describe(look::Describe),
+    /// The data files of a table, with their statistics
+    Files(content::Files),
+    /// Some rows of a table
+    Sample(content::Sample),
+    Diff(diff::Args),
+    Changes(changes::Args),
+    Verify(verify::Args),
+    Restore(restore::Args),
+    Clone(copy::Clone),
+    Swap(copy::Swap),
+    Delete(delete::Args),
+    /// Set properties of a table: how long its log and files are kept, or keys of your own
+    Set(settings::Set),
+    /// Unset properties of a table
+    Unset(settings::Unset),
+    /// Give a table a feature
+    Enable(settings::Switch),
+    /// Have a table make no more use of a feature
+    Disable(settings::Switch),
+    /// Put a condition on the rows of a table, whoever writes them; those that are there must meet it
+    AddConstraint(settings::AddConstraint),
+    /// Take a condition away that was put by hand
+    DropConstraint(settings::DropConstraint),
     Optimize(optimize::Args),
+    Checkpoint(checkpoint::Args),
     /// Remove files that no version inside the retention needs, and what killed runs left
     Vacuum(vacuum::Args),
 }
@@ -43,13 +80,29 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         Command::List(args) => look::list(&lake, args, printer).await,
         Command::History(args) => look::history(&lake, args, printer).await,
         Command::Describe(args) => look::describe(&lake, args, printer).await,
+        Command::Files(args) => content::files(&lake, args, printer).await,
+        Command::Sample(args) => content::sample(&lake, args, printer).await,
+        Command::Diff(args) => diff::run(project, &lake, args, printer).await,
+        Command::Changes(args) => changes::run(&lake, args, printer).await,
+        Command::Verify(args) => verify::run(project, &lake, args, printer).await,
+        Command::Restore(args) => restore::run(project, &lake, args, printer).await,
+        Command::Clone(args) => copy::clone(project, &lake, args, printer).await,
+        Command::Swap(args) => copy::swap(project, &lake, args, printer).await,
+        Command::Delete(args) => delete::run(project, &lake, args, printer).await,
+        Command::Set(args) => settings::set(project, &lake, args, printer).await,
+        Command::Unset(args) => settings::unset(project, &lake, args, printer).await,
+        Command::Enable(args) => settings::switch(project, &lake, args, true, printer).await,
+        Command::Disable(args) => settings::switch(project, &lake, args, false, printer).await,
+        Command::AddConstraint(args) => settings::add_constraint(project, &lake, args, printer).await,
+        Command::DropConstraint(args) => settings::drop_constraint(&lake, args, printer).await,
         Command::Optimize(args) => optimize::run(project, &lake, args, printer).await,
+        Command::Checkpoint(args) => checkpoint::run(&lake, args, printer).await,
         Command::Vacuum(args) => vacuum::run(&lake, args, printer).await,
     }
 }
 
 /// The tables of these names, in the order given; none is all.
-async fn chosen(lake: &Lake, names: &[String]) -> Result<Vec<TableName>, Failure> {
+pub(super) async fn chosen(lake: &Lake, names: &[String]) -> Result<Vec<TableName>, Failure> {
     let there = lake.tables().await?;
     if names.is_empty() {
         return Ok(there);
@@ -63,4 +116,43 @@ async fn chosen(lake: &Lake, names: &[String]) -> Result<Vec<TableName>, Failure
         })
     };
     Ok(names.iter().map(find).collect::<Result<_, _>>()?)
+}
+
+/// The one table of this name.
+async fn one_name(lake: &Lake, name: &str) -> Result<TableName, Failure> {
+    let name = chosen(lake, &[name.to_owned()]).await?.pop();
+    Ok(name.ok_or_else(|| Error::internal("no table was chosen"))?)
+}
+
+/// A table as it was at a version.
+async fn at_version(lake: &Lake, newest: &Table, version: u64) -> Result<Table, Error> {
+    if version == newest.version() {
+        return Ok(newest.clone());
+    }
+    let name = newest.name();
+    if version > newest.version() {
+        let error = Error::spec(format!("{name} has no version {version}"));
+        return Err(error.hint(format!("its newest is {}", newest.version())));
+    }
+    let table = lake.table_at(name, version).await.map_err(|error| {
+        error.hint(format!("what the log still has: `orchestrator table history {name} --limit 0`"))
+    })?;
+    lake::history::check_readable(&table, newest).await?;
+    Ok(table)
+}
+
+/// The columns that tell the rows of a table apart, as far as the spec says; none when nobody knows.
+fn keys_of(project: &Project, name: &TableName) -> Vec<String> {
+    match project.task(name).map(|task| &task.job) {
+        Some(Job::Bronze(_)) => [BATCH_ID, FILE_PATH, ROW_NUMBER].map(str::to_owned).to_vec(),
+        Some(Job::Silver(plan)) => plan.row_keys(),
+        Some(Job::Gold(plan)) => match plan.as_ref() {
+            gold::Plan::Model(model) => model.keys.clone(),
+            gold::Plan::Snapshot(snapshot) if snapshot.source_keys.is_empty() => Vec::new(),
+            gold::Plan::Snapshot(snapshot) => {
+                snapshot.source_keys.iter().cloned().chain([SNAPSHOT_DATE.to_owned()]).collect()
+            }
+        },
+        None => Vec::new(),
+    }
 }

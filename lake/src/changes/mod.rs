@@ -5,6 +5,8 @@
 //! it is the rows by which the vectors differ. A file that was written anew without a feed so tells rows that did not
 //! change at all: once as old, once as new. Who asks what a change touches gets too much then, never too little.
 
+mod feed;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -30,6 +32,8 @@ use crate::table::Table;
 use crate::upsert::feed::CHANGE_TYPE;
 use crate::upsert::file::Files;
 use crate::vectors;
+
+pub use self::feed::{Feed, feed};
 
 /// The boolean column of a changed row that says whether it is as the newer version has it, or as the older one had it.
 pub const IS_NEW: &str = "__is_new";
@@ -279,9 +283,12 @@ impl Kept {
         if self.left.is_empty() && self.only.is_none() {
             return Ok(told);
         }
-        let is_kept = |row| !self.left.contains(row) && self.only.as_ref().is_none_or(|only| only.contains(row));
-        let mask: BooleanArray = (first..first + rows as u64).map(|row| Some(is_kept(row))).collect();
+        let mask: BooleanArray = (first..first + rows as u64).map(|row| Some(self.has(row))).collect();
         Ok(filter_record_batch(&told, &mask)?)
+    }
+
+    fn has(&self, row: u64) -> bool {
+        !self.left.contains(row) && self.only.as_ref().is_none_or(|only| only.contains(row))
     }
 }
 
