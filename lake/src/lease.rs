@@ -98,7 +98,8 @@ impl Lease {
         let listed = lake.root().store().list_with_delimiter(Some(&FOLDER.into())).await?;
         let mut holders = Vec::new();
         for slot in listed.common_prefixes {
-            let newest = newest(lake, &slot).await?.and_then(|(_, entry)| entry);
+            let last = numbers(lake, &slot).await?.into_iter().max().unwrap_or(0);
+            let newest = read(lake, &slot, last).await?;
             holders.extend(newest.filter(|entry| entry.counts(lake.clock().now())).map(|entry| entry.holder));
         }
         Ok(holders)
@@ -124,11 +125,8 @@ impl Lease {
     async fn tell(&self, is_over: bool) -> Result<()> {
         let counts_until = self.lake.clock().now() + COUNTS_FOR;
         let entry = Entry { holder: self.holder.clone(), counts_until, is_over };
-        let store = self.lake.root().store();
-        // Who came later has made a higher one and removed this: it need not come again.
-        if store.head(&self.path).await.is_ok() {
-            store.put(&self.path, entry.to_bytes()?.into()).await?;
-        }
+        // Who came later has made a higher one and removed this, which then comes again: the higher one counts.
+        self.lake.root().store().put(&self.path, entry.to_bytes()?.into()).await?;
         Ok(())
     }
 }
@@ -177,18 +175,15 @@ impl Entry {
 async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, Holder>> {
     let store = lake.root().store();
     let folder = Path::from(format!("{FOLDER}/run-{slot}"));
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let newest = newest(lake, &folder).await?;
-        let number = match newest {
-            Some((_, Some(entry))) if entry.counts(lake.clock().now()) || attempt > ATTEMPTS_MAX => {
-                return Ok(Err(entry.holder));
-            }
-            Some((number, _)) => number + 1,
-            None => 1,
-        };
-        let path = folder.clone().join(format!("{number:020}.json"));
+    for attempt in 1.. {
+        let numbers = numbers(lake, &folder).await?;
+        let last = numbers.iter().max().copied().unwrap_or(0);
+        if let Some(entry) = read(lake, &folder, last).await?
+            && (entry.counts(lake.clock().now()) || attempt > ATTEMPTS_MAX)
+        {
+            return Ok(Err(entry.holder));
+        }
+        let path = object(&folder, last + 1);
         let counts_until = lake.clock().now() + COUNTS_FOR;
         let entry = Entry { holder: holder.clone(), counts_until, is_over: false };
         let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
@@ -199,33 +194,36 @@ async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, H
             Err(object_store::Error::NotImplemented { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        remove_below(lake, &folder, number).await;
+        for old in numbers {
+            // What stays is no harm: it is not the highest.
+            let _ = store.delete(&object(&folder, old)).await;
+        }
         return Ok(Ok(Lease { lake: lake.clone(), path, holder: holder.clone() }));
     }
+    Err(Error::internal("the loop for a lease ended without an answer"))
 }
 
-/// The highest object of a slot with its number, and what it says when that can be read.
-async fn newest(lake: &Lake, folder: &Path) -> Result<Option<(u64, Option<Entry>)>> {
-    let Some(number) = numbers(lake, folder).await?.into_iter().max() else { return Ok(None) };
-    let path = folder.clone().join(format!("{number:020}.json"));
-    match lake.root().store().get(&path).await {
-        Ok(found) => Ok(Some((number, serde_json::from_slice(&found.bytes().await?).ok()))),
-        Err(object_store::Error::NotFound { .. }) => Ok(Some((number, None))),
+/// What an object of a slot says; `None` when there is none, or it says nothing.
+async fn read(lake: &Lake, folder: &Path, number: u64) -> Result<Option<Entry>> {
+    if number == 0 {
+        return Ok(None);
+    }
+    match lake.root().store().get(&object(folder, number)).await {
+        Ok(found) => Ok(serde_json::from_slice(&found.bytes().await?).ok()),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
+/// The numbers of the objects of a slot, from 1 on.
 async fn numbers(lake: &Lake, folder: &Path) -> Result<Vec<u64>> {
     let files: Vec<_> = lake.root().store().list(Some(folder)).try_collect().await?;
     let number = |path: &Path| path.filename()?.strip_suffix(".json")?.parse().ok();
     Ok(files.iter().filter_map(|file| number(&file.location)).collect())
 }
 
-/// Removes what does not count any more; what stays is no harm.
-async fn remove_below(lake: &Lake, folder: &Path, number: u64) {
-    for old in numbers(lake, folder).await.unwrap_or_default().into_iter().filter(|old| *old < number) {
-        let _ = lake.root().store().delete(&folder.clone().join(format!("{old:020}.json"))).await;
-    }
+fn object(folder: &Path, number: u64) -> Path {
+    folder.clone().join(format!("{number:020}.json"))
 }
 
 fn host() -> String {
@@ -313,6 +311,23 @@ mod tests {
             let next = ask(&lake, 1).await.expect("it has run out");
             silent.release().await;
             assert_eq!(ask(&lake, 1).await.expect_err("busy"), [next.holder.run.clone()]);
+        });
+    }
+
+    #[test]
+    fn of_many_that_ask_at_once_one_gets_a_slot() {
+        let Place { lake, _folder } = place();
+        block_on(async {
+            for round in 0..10 {
+                let asked = futures::future::join_all((0..8).map(|_| ask(&lake, 1))).await;
+                let mut held: Vec<Lease> = asked.into_iter().filter_map(Result::ok).collect();
+                assert_eq!(held.len(), 1, "in round {round}");
+                // In turn it is given back, and runs out.
+                match held.pop().filter(|_| round % 2 == 0) {
+                    Some(lease) => lease.release().await,
+                    None => lake.clock().sleep(std::time::Duration::from_secs(61)).await,
+                }
+            }
         });
     }
 
