@@ -45,12 +45,32 @@ fn a_run_waits_for_its_turn_and_says_for_whom() {
     for looks in [&["status"][..], &["dry-run"], &["runs"], &["query", "SELECT * FROM silver.a"]] {
         project.orchestrator(looks).expect(0);
     }
+    // Who is stopped while it waits has done nothing.
+    let third = program::start("orchestrator", project.path(), &["run", "--output", "json"], None).into_child();
+    let mut third = Watching::new(third);
+    third.expect(&["waiting for run "]);
+    let third = summary_of(&third.end().expect(1));
+    assert!(third.tasks.iter().all(|task| task.status == "skipped"), "{third:#?}");
     drop(hold);
     let first = summary_of(&first.wait().expect(0));
     assert!(told.contains(&first.run_id), "{told}");
     let second = second.over();
     let second = summary_of(&second.expect(0));
     assert_eq!(second.status, "up_to_date", "the first has done it all");
+}
+
+#[test]
+fn a_backfill_waits_for_its_turn_as_well() {
+    let project = project("  days: {snapshot_of: silver.a}\n");
+    let (first, hold) = held(&project, "silver_committed");
+    let today = Clock::system().today(chrono_tz::UTC).to_string();
+    let args = ["backfill", "gold.days", "--start", &today, "--end", &today];
+    let mut backfill = Watching::new(program::start("orchestrator", project.path(), &args, None).into_child());
+    backfill.expect(&["waiting for run "]);
+    drop(hold);
+    first.wait().expect(0);
+    let backfill = backfill.over().expect(0);
+    assert!(backfill.stdout.starts_with(&format!("{today}  is there")), "{}", backfill.story());
 }
 
 #[test]
