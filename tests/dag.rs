@@ -179,7 +179,7 @@ fn the_queries_of_a_task_hold_no_more_memory_than_it_asks_for() {
     project.land("a/1.csv", format!("id,n\n{rows}").as_bytes(), None);
     let summary = summary_of(&project.run_with(None).expect(1));
     let error = summary.task("gold.sum_a").error.clone().expect("an error").to_string();
-    assert!(error.contains("memory"), "{error}");
+    assert!(error.contains("Resources exhausted") && error.contains("raise `engine.memory`"), "{error}");
     project.respec(&format!("{spec}tasks: {{gold.sum_a: {{memory: 64MiB}}}}\n"));
     assert_eq!(project.run().task("gold.sum_a").status, "succeeded");
 }

@@ -57,6 +57,9 @@ fn a_run_waits_for_its_turn_and_says_for_whom() {
     let second = second.over();
     let second = summary_of(&second.expect(0));
     assert_eq!(second.status, "up_to_date", "the first has done it all");
+    let waited = project.query("SELECT run_id, message FROM state.event_log WHERE kind = 'run_waited'");
+    let of_second = waited.iter().find(|event| event["run_id"] == second.run_id.as_str()).expect("an event");
+    assert!(of_second["message"].as_str().is_some_and(|text| text.contains(&first.run_id)), "{waited:?}");
 }
 
 #[test]

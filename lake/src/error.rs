@@ -214,8 +214,13 @@ impl From<datafusion::error::DataFusionError> for Error {
             },
             _ => None,
         };
+        let is_out_of_memory = matches!(error.find_root(), D::ResourcesExhausted(_));
         match (ours, error) {
             (Some(ours), _) => ours,
+            (None, other) if is_out_of_memory => {
+                let error = Self::new(ErrorKind::Query, other.strip_backtrace());
+                error.hint("raise `engine.memory`, or in `tasks` the `memory` of the task alone")
+            }
             (None, D::ObjectStore(inner)) => Self::from(*inner),
             (None, other) => Self::new(ErrorKind::Query, other.strip_backtrace()),
         }

@@ -39,7 +39,7 @@ pub(crate) async fn dispatch(
     room: Room,
     context: &RunContext,
     clock: &Clock,
-    stop: UnboundedReceiver<()>,
+    stop: &mut UnboundedReceiver<()>,
     observers: &mut [&mut dyn Observer],
 ) -> Vec<TaskOutcome> {
     let order: Vec<TableName> = units.iter().map(|unit| unit.name.clone()).collect();
@@ -75,7 +75,7 @@ struct Dispatcher<'a, 'o> {
 }
 
 impl Dispatcher<'_, '_> {
-    async fn run(&mut self, mut heard: UnboundedReceiver<Message>, mut stop: UnboundedReceiver<()>) {
+    async fn run(&mut self, mut heard: UnboundedReceiver<Message>, stop: &mut UnboundedReceiver<()>) {
         loop {
             self.settle();
             if self.running.is_empty() {

@@ -19,9 +19,11 @@ use std::path::Path;
 
 use bronze::watch::Sightings;
 use chrono::{DateTime, Utc};
+use lake::events::Level;
 use lake::report::{RunSummary, TaskOutcome, TaskStatus, record};
 use lake::run::RunContext;
 use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
+use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::maintain::after_run;
@@ -38,6 +40,9 @@ pub(crate) use progress::for_stderr;
 pub(crate) use run_if::RunIf;
 pub(crate) use signals::stops;
 pub(crate) use turn::{Turn, turn, while_held};
+
+/// A run has waited for its turn. Details: `for`, whom it waited for one after the other, and `seconds`.
+const RUN_WAITED: &str = "run_waited";
 
 /// What a run works on.
 pub(crate) struct Place {
@@ -118,12 +123,20 @@ pub(crate) async fn run(
         None => (RunContext::new(&place.lake), "run"),
         Some(repaired) => (RunContext::repairing(&place.lake, repaired.run.clone(), repaired.events), "repair"),
     };
-    let waits = |others: &str| progress.waiting(others);
+    let mut waited_for = Vec::new();
+    let asked_at = place.lake.clock().now();
+    let waits = |others: &str| {
+        progress.waiting(others);
+        waited_for.push(others.to_owned());
+    };
     let header = lake::spec::Header { queue: project.header.queue || request.always_waits, ..project.header.clone() };
     let turn = turn(&header, &place.lake, &context.run, what, &mut stop, waits).await;
     let units = units(project, place, &request);
     let begun = Begun { project, place, context, started_at: place.lake.clock().now() };
     begun.record(&units, &request);
+    if !waited_for.is_empty() {
+        begun.record_wait(&waited_for, asked_at);
+    }
     match turn {
         Turn::Now(lease) => while_held(lease, begun.work(units, stop, progress)).await,
         Turn::Taken(others) => {
@@ -156,14 +169,22 @@ impl Begun<'_> {
         record::attempt_started(&self.context.events, program, name, &spec, &names, attempt, &anew);
     }
 
+    /// Notes for whom the run waited until it was its turn.
+    fn record_wait(&self, others: &[String], asked_at: DateTime<Utc>) {
+        let seconds = (self.started_at - asked_at).as_seconds_f64();
+        let (message, details) =
+            (format!("waited for {}", others.join(", ")), json!({"for": others, "seconds": seconds}));
+        self.context.events.record(None, RUN_WAITED, Level::Info, message, details);
+    }
+
     /// Runs all tasks, and writes what happens into the event log along the way.
-    async fn work(self, units: Vec<Unit>, stop: UnboundedReceiver<()>, progress: &mut dyn Observer) -> Finished {
+    async fn work(self, units: Vec<Unit>, mut stop: UnboundedReceiver<()>, progress: &mut dyn Observer) -> Finished {
         let (events, lake) = (self.context.events.clone(), &self.place.lake);
         let (mut recorder, news) = Recorder::new(events.clone());
         let room = room(self.project);
         let work = async {
             let observers: &mut [&mut dyn Observer] = &mut [progress, &mut recorder];
-            let outcomes = dispatch(units, room, &self.context, lake.clock(), stop, observers).await;
+            let outcomes = dispatch(units, room, &self.context, lake.clock(), &mut stop, observers).await;
             recorder.close();
             outcomes
         };
@@ -171,10 +192,22 @@ impl Begun<'_> {
         if let Err(error) = along {
             tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
         }
+        self.look_after(&outcomes, stop).await;
+        self.end(outcomes).await
+    }
+
+    /// Looks after the tables that were changed, where the spec asks for it; a stop ends that after the present one.
+    async fn look_after(&self, outcomes: &[TaskOutcome], mut stop: UnboundedReceiver<()>) {
         let changed = outcomes.iter().filter(|outcome| outcome.status == TaskStatus::Succeeded);
         let changed: BTreeSet<TableName> = changed.map(|outcome| outcome.task.clone()).collect();
-        after_run(self.project, lake, &changed, &self.context).await;
-        self.end(outcomes).await
+        let mut upkeep = std::pin::pin!(after_run(self.project, &self.place.lake, &changed, &self.context));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut upkeep => return,
+                Some(()) = stop.recv() => self.context.stop.raise(),
+            }
+        }
     }
 
     /// Ends a run of which nothing is done.

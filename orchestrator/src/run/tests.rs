@@ -91,7 +91,7 @@ fn run(units: Vec<Unit>, limit: usize) -> Ran {
     run_with(units, limit, stops)
 }
 
-fn run_with(units: Vec<Unit>, limit: usize, stops: mpsc::UnboundedReceiver<()>) -> Ran {
+fn run_with(units: Vec<Unit>, limit: usize, mut stops: mpsc::UnboundedReceiver<()>) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Clock::manual(chrono::DateTime::UNIX_EPOCH);
     let root = Root::open(folder.path().to_str().expect("UTF-8"), folder.path()).expect("a root");
@@ -99,7 +99,7 @@ fn run_with(units: Vec<Unit>, limit: usize, stops: mpsc::UnboundedReceiver<()>) 
     let mut diary = Diary::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let room = Room::new(Share { threads: limit, memory: 0 });
-    let outcomes = runtime.block_on(dispatch(units, room, &context, &clock, stops, &mut [&mut diary]));
+    let outcomes = runtime.block_on(dispatch(units, room, &context, &clock, &mut stops, &mut [&mut diary]));
     Ran { outcomes, diary: diary.0, context, waited: clock.now_micros() / 1_000_000 }
 }
 
