@@ -4,7 +4,7 @@
 //! ready; [`ledger`] makes them a batch; [`decode`] turns a file into rows and rejected records; [`evolve`] fits the
 //! rows to the table; `append` brings a batch into it, once; `clean` clears files away that were taken. [`run()`] does
 //! all of it, [`waiting()`] tells what it would do, [`again`] has files taken once more, [`replay()`]
-//! records that were refused, [`watch`] sees them come.
+//! records that were refused, [`watch`] sees them come; [`look`] tells what files are that no spec speaks of yet.
 
 pub mod again;
 mod append;
@@ -15,6 +15,7 @@ pub mod evolve;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod ledger;
+pub mod look;
 pub mod plan;
 mod progress;
 mod replay;

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use lake::secrets::Redacting;
 use tracing_subscriber::EnvFilter;
 
 /// Log lines that are shown without `-v` and without RUST_LOG: errors of our own; those of the libraries are told by
@@ -22,7 +23,7 @@ pub fn log_to_stderr(verbose: u8) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Redacting(std::io::stderr()))
         .with_ansi(std::io::stderr().is_terminal())
         .init();
 }

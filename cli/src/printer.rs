@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use lake::report::{EXIT_DONE, EXIT_FAILED, EXIT_USAGE, error_text};
 use lake::spec::Problems;
-use lake::{Error, ErrorKind};
+use lake::{Error, ErrorKind, secrets};
 
 /// Writes for the command line. Lines are complete: each text ends with a line break.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +44,10 @@ impl Printer {
         })
     }
 
-    /// Writes what is not data.
+    /// Writes what is not data, without values that the spec took from the environment.
     pub fn note(self, text: &str) {
         // There is nowhere left to say that stderr is closed.
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        let _ = io::stderr().lock().write_all(secrets::redacted(text).as_bytes());
     }
 
     /// Writes what went wrong, and says which exit code that is.

@@ -14,6 +14,7 @@ use crate::commit::{Commit, Txn};
 use crate::error::Result;
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
+use crate::secrets;
 use crate::table::Definition;
 use crate::write::TableWriter;
 
@@ -91,12 +92,14 @@ impl Events {
         message: impl Into<String>,
         details: serde_json::Value,
     ) {
+        let mut details = details;
+        secrets::redact_json(&mut details);
         let event = Event {
             at_us: self.0.clock.now_micros(),
             task: task.map(str::to_owned),
             kind,
             level,
-            message: message.into(),
+            message: secrets::redacted(&message.into()).into_owned(),
             details,
         };
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.push(event);

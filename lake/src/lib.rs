@@ -31,6 +31,7 @@ pub mod rules;
 pub mod run;
 pub mod scan;
 pub mod schema;
+pub mod secrets;
 pub mod session;
 pub mod skip;
 pub mod spec;

@@ -4,6 +4,7 @@
 
 mod commands;
 mod graph;
+mod init;
 mod maintain;
 mod run;
 mod sample;

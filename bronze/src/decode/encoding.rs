@@ -114,6 +114,31 @@ pub(super) fn decode(decoder: &mut Decoder, bytes: &[u8], last: bool, text: &mut
     }
 }
 
+/// The text of a file that starts with `head`, and the label of its encoding where neither a mark nor UTF-8 tells it: every
+/// second byte is 0 in UTF-16, and what is left is most often windows-1252.
+pub(super) fn guess(head: &[u8], is_cut: bool) -> (Option<&'static str>, String) {
+    let (marked, mark) = Encoding::default().of_file(head);
+    let body = &head[mark..];
+    if mark > 0 && !marked.is_utf8() {
+        return (None, marked.0.decode_without_bom_handling(body).0.into_owned());
+    }
+    match std::str::from_utf8(body) {
+        Ok(text) if !text.contains('\0') => return (None, text.to_owned()),
+        // The last character may be cut.
+        Err(error) if is_cut && error.error_len().is_none() => {
+            return (None, String::from_utf8_lossy(&body[..error.valid_up_to()]).into_owned());
+        }
+        _ => {}
+    }
+    let zeros = |start: usize| body.iter().skip(start).step_by(2).filter(|byte| **byte == 0).count() * 4 > body.len();
+    let (label, encoding) = match (zeros(1), zeros(0)) {
+        (true, _) => ("utf-16le", UTF_16LE),
+        (_, true) => ("utf-16be", UTF_16BE),
+        _ => ("windows-1252", encoding_rs::WINDOWS_1252),
+    };
+    (Some(label), encoding.decode_without_bom_handling(body).0.into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +162,15 @@ mod tests {
         assert_eq!(of(b"\xff\xfea\0"), ("UTF-16LE", 2));
         assert_eq!(of(b"\xfe\xff\0a"), ("UTF-16BE", 2));
         assert_eq!(of(b"a"), ("windows-1252", 0));
+    }
+
+    #[test]
+    fn an_encoding_is_guessed_where_nothing_tells_it() {
+        assert_eq!(guess("é,b".as_bytes(), false), (None, "é,b".to_owned()));
+        assert_eq!(guess(&"aé".as_bytes()[..2], true), (None, "a".to_owned()));
+        assert_eq!(guess(b"caf\xe9", false), (Some("windows-1252"), "café".to_owned()));
+        assert_eq!(guess(b"a\0,\0b\0\n\0", false), (Some("utf-16le"), "a,b\n".to_owned()));
+        assert_eq!(guess(b"\0a\0,\0b\0\n", false), (Some("utf-16be"), "a,b\n".to_owned()));
+        assert_eq!(guess(b"\xff\xfea\0", false), (None, "a".to_owned()));
     }
 }

@@ -207,6 +207,22 @@ pub fn avro_decoder(
     Ok(Box::new(avro::AvroDecoder::new(bytes::decompress(source, compression)?, duplicates)?))
 }
 
+/// The first bytes of a file without its compression, and what that is called.
+///
+/// # Errors
+/// [`ErrorKind::File`] when the compressed stream is broken.
+pub(crate) fn head(source: impl Read + Send + 'static, bytes_max: u64) -> Result<(Option<&'static str>, Vec<u8>)> {
+    let mut bytes = bytes::decompress(source, Compression::Auto)?;
+    let mut head = Vec::new();
+    (&mut bytes).take(bytes_max).read_to_end(&mut head).map_err(bytes::explain)?;
+    Ok((bytes.compression(), head))
+}
+
+/// The first bytes of a file as text, and the label of its encoding where the file does not say it and it is not UTF-8.
+pub(crate) fn head_text(head: &[u8], is_cut: bool) -> (Option<&'static str>, String) {
+    encoding::guess(head, is_cut)
+}
+
 /// The error that refuses a file.
 pub fn refused(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::File, reason)

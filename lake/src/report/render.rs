@@ -8,6 +8,7 @@ use super::grid::{Align, Grid, NOTHING};
 use super::summary::{RunSummary, TaskOutcome, TaskStatus};
 use crate::error::Error;
 use crate::names::Layer;
+use crate::secrets;
 
 /// The width that the summary is made for, in characters.
 pub const WIDTH: usize = 80;
@@ -33,6 +34,8 @@ impl RunSummary {
             remarks(&mut out, task);
         }
         self.skips(&mut out);
+        let told = secrets::redacted(&out[before..]).into_owned();
+        out.replace_range(before.., &told);
         if out.len() > before {
             out.push('\n');
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Figures, TaskReport, TaskState};
 use crate::error::Error;
 use crate::names::TableName;
+use crate::secrets;
 
 /// Everything was done, or there was nothing to do.
 pub const EXIT_DONE: u8 = 0;
@@ -155,7 +156,9 @@ impl TaskOutcome {
         object.insert("notes".into(), json!(report.map(|report| &report.notes[..]).unwrap_or_default()));
         object.insert("skipped_because".into(), json!(self.skipped_because));
         object.insert("error".into(), self.error.as_ref().map_or(Value::Null, error_json));
-        Value::Object(object)
+        let mut told = Value::Object(object);
+        secrets::redact_json(&mut told);
+        told
     }
 }
 
@@ -211,12 +214,14 @@ impl RunSummary {
 
 /// An error as JSON: `{"kind", "message", "causes", "hint"}`.
 pub fn error_json(error: &Error) -> Value {
-    json!({
+    let mut told = json!({
         "kind": error.kind().as_str(),
         "message": error.to_string(),
         "causes": error.causes(),
         "hint": error.hint_text(),
-    })
+    });
+    secrets::redact_json(&mut told);
+    told
 }
 
 /// Seconds to the millisecond.

@@ -175,7 +175,7 @@ impl<'a> Checker<'a> {
             let place = path.key(written);
             if name != written && entries.contains_key(name) {
                 let message = format!("`{written}` is another name of `{name}`, and both are given");
-                self.problems.add(Problem::at(&place, message).hint(format!("keep `{name}`")));
+                self.problems.add(Problem::of_key(&place, message).hint(format!("keep `{name}`")));
                 continue;
             }
             let property = allowed.properties.and_then(|properties| properties.get(name));
@@ -304,12 +304,12 @@ impl<'a> Checker<'a> {
 
     fn unknown_key(&mut self, key: &str, allowed: &Allowed<'a>, place: &SpecPath) {
         if allowed.not_yet.contains(&key) {
-            let problem = Problem::at(place, format!("`{key}` is not supported yet"));
+            let problem = Problem::of_key(place, format!("`{key}` is not supported yet"));
             self.problems.add(problem.hint("remove it; this version does not do what it asks for"));
             return;
         }
         let names: Vec<&str> = allowed.properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let problem = Problem::at(place, format!("unknown key `{key}`"));
+        let problem = Problem::of_key(place, format!("unknown key `{key}`"));
         let home =
             allowed.properties.into_iter().flatten().find(|(_, schema)| {
                 Allowed::of(self.root, schema).properties.is_some_and(|below| below.contains_key(key))

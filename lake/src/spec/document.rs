@@ -8,13 +8,14 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 use super::check;
-use super::environment::Lookup;
+use super::environment::{FILE_PREFIX, Lookup};
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
 use super::text::SpecText;
 use super::yaml;
 use crate::error::{Error, Result};
 use crate::names::is_plain_name;
+use crate::secrets;
 
 /// More decoding problems of one entry than this are not told apart.
 const DECODE_ROUNDS_MAX: usize = 50;
@@ -42,7 +43,8 @@ pub struct Entry<T> {
 }
 
 impl Document {
-    /// Reads a spec file and resolves `${VAR}` from the environment of the process.
+    /// Reads a spec file and resolves `${VAR}` from the environment of the process, `${file:PATH}` from files. What they
+    /// hold is shown by no message of this process from now on.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Spec`] when the file cannot be read. Wrong YAML is no error here but a problem of the document.
@@ -50,7 +52,13 @@ impl Document {
         let hint = "name the spec with `--spec FILE` or the environment variable PIPELINES_SPEC";
         let yaml = std::fs::read_to_string(path)
             .map_err(|error| Error::spec(format!("cannot read the spec `{}`: {error}", path.display())).hint(hint))?;
-        Ok(Self::parse_with(path, &yaml, &|name| std::env::var(name).ok()))
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let document = Self::parse_with(path, &yaml, &|name| match name.strip_prefix(FILE_PREFIX) {
+            Some(file) => secret_of(&folder.join(file)),
+            None => std::env::var(name).ok(),
+        });
+        document.text.hidden().iter().for_each(|(value, reference)| secrets::hide(value, reference));
+        Ok(document)
     }
 
     /// Takes the text of a spec file, and the environment of the process.
@@ -132,11 +140,11 @@ impl Document {
             let path = SpecPath::of([section, name]);
             if !is_plain_name(name) {
                 let hint = "a name starts with a letter, then letters, digits, `_` and `-`";
-                problems.add(Problem::at(&path, format!("`{name}` cannot be a name")).hint(hint));
+                problems.add(Problem::of_key(&path, format!("`{name}` cannot be a name")).hint(hint));
             }
             if let Some(twin) = names[..position].iter().find(|other| other.eq_ignore_ascii_case(name)) {
                 let hint = "folders and SQL may not tell them apart; rename one";
-                problems.add(Problem::at(&path, format!("`{name}` and `{twin}` differ only in case")).hint(hint));
+                problems.add(Problem::of_key(&path, format!("`{name}` and `{twin}` differ only in case")).hint(hint));
             }
         }
     }
@@ -154,6 +162,13 @@ impl Document {
         };
         decode_checked(&root, &check::schema_of::<T>(), &SpecPath::root(), problems).unwrap_or_default()
     }
+}
+
+/// What a file holds, without the line break that editors put at its end.
+fn secret_of(file: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Some(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
 /// Checks against the schema, then decodes what is left.

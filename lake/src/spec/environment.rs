@@ -1,6 +1,9 @@
-//! `${VAR}` and `${VAR:-default}` in the values of the spec.
+//! `${VAR}`, `${VAR:-default}` and `${file:PATH}` in the values of the spec.
 
-/// How the spec asks for a variable: the environment of the process, or a table in tests.
+/// What a name begins with that is the path of a file, from the folder of the spec.
+pub(super) const FILE_PREFIX: &str = "file:";
+
+/// How the spec asks for a variable, or for a file by [`FILE_PREFIX`] and its path: the process, or a table in tests.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A value with its references replaced.
@@ -47,12 +50,15 @@ fn resolve(reference: &str, lookup: Lookup<'_>, out: &mut Expanded) {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),
     };
+    if let Some(path) = name.strip_prefix(FILE_PREFIX) {
+        return file(path, name, default, reference, lookup, out);
+    }
     let named = name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !named {
         out.problems.push((
             format!("`{reference}` does not name an environment variable"),
-            "write `${VAR}` or `${VAR:-default}`; `$${` stands for a plain `${`".to_owned(),
+            "write `${VAR}`, `${VAR:-default}` or `${file:PATH}`; `$${` stands for a plain `${`".to_owned(),
         ));
         return;
     }
@@ -69,6 +75,20 @@ fn resolve(reference: &str, lookup: Lookup<'_>, out: &mut Expanded) {
     }
 }
 
+fn file(path: &str, name: &str, default: Option<&str>, reference: &str, lookup: Lookup<'_>, out: &mut Expanded) {
+    match (lookup(name), default) {
+        (Some(value), _) => {
+            out.text.push_str(&value);
+            out.taken.push((value, reference.to_owned()));
+        }
+        (None, Some(default)) => out.text.push_str(default),
+        (None, None) => out.problems.push((
+            format!("the file `{path}` of `{reference}` cannot be read"),
+            "its path is absolute, or begins at the folder of the spec; it must be UTF-8".to_owned(),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +97,7 @@ mod tests {
         match name {
             "BUCKET" => Some("s3://lake".to_owned()),
             "EMPTY" => Some(String::new()),
+            "file:/run/secrets/token" => Some("hunter2".to_owned()),
             _ => None,
         }
     }
@@ -87,6 +108,8 @@ mod tests {
         assert_eq!(expand("${BUCKET}/raw", &lookup).taken, [("s3://lake".to_owned(), "${BUCKET}".to_owned())]);
         assert_eq!(expand("${OTHER:-./lakehouse}", &lookup).text, "./lakehouse");
         assert_eq!(expand("${EMPTY:-x}", &lookup).text, "x");
+        assert_eq!(expand("x-${file:/run/secrets/token}", &lookup).text, "x-hunter2");
+        assert_eq!(expand("${file:none:-y}", &lookup).text, "y");
         assert_eq!(expand("a $${BUCKET} b $1", &lookup).text, "a ${BUCKET} b $1");
     }
 
@@ -94,6 +117,7 @@ mod tests {
     fn what_cannot_be_resolved_is_said() {
         let problem = |text: &str| expand(text, &lookup).problems[0].0.clone();
         assert_eq!(problem("${OTHER}"), "environment variable `OTHER` is not set");
+        assert_eq!(problem("${file:none}"), "the file `none` of `${file:none}` cannot be read");
         assert_eq!(problem("${BUCKET"), "`${BUCKET` is not closed");
         assert_eq!(problem("${1x}"), "`${1x}` does not name an environment variable");
     }

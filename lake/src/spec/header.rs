@@ -119,11 +119,17 @@ pub struct FileArrival {
     "x-not-yet" = ["schedule", "notifications"]
 ))]
 struct Top {
+    /// Name of the pipeline.
     name: String,
+    /// Root of all tables: a path or URL, relative to the folder of the spec. Default `./lakehouse`.
     storage: String,
+    /// Root of the landing paths: a path or URL, relative to the folder of the spec. Default `./landing`.
     landing: String,
+    /// An IANA zone: says when a day begins, and what texts of timestamps without an offset mean. Default UTC.
     timezone: String,
+    /// What the engine may use.
     engine: Engine,
+    /// What starts runs while somebody watches.
     trigger: Trigger,
     /// How many runs, from whatever machine, work on the storage at the same time. Default 1.
     #[schemars(range(min = 1, max = 1000))]
@@ -159,6 +165,11 @@ impl Default for Top {
             tasks: IgnoredAny,
         }
     }
+}
+
+/// The JSON Schema of the top of a spec, whose sections their owners describe.
+pub fn top_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    Top::json_schema(generator)
 }
 
 impl Document {

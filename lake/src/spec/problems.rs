@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::nearest::did_you_mean;
 use super::path::SpecPath;
-use super::text::SpecText;
+use super::text::{Place, SpecText};
 use crate::error::Error;
 
 /// One thing that is wrong, where, and what to do.
@@ -19,6 +19,10 @@ pub struct Problem {
     pub hint: Option<String>,
     /// 1-based line, where the path alone does not give it.
     pub line: Option<usize>,
+    /// 1-based column on that line, in characters.
+    pub column: Option<usize>,
+    /// True when the key is wrong, and not its value.
+    pub of_key: bool,
     /// A second line that belongs to the problem: the first of two equal keys.
     pub other_line: Option<usize>,
 }
@@ -34,7 +38,13 @@ pub struct Problems {
 impl Problem {
     /// A problem with the value at `path`.
     pub fn at(path: &SpecPath, message: impl Into<String>) -> Self {
-        Self { path: path.clone(), message: message.into(), hint: None, line: None, other_line: None }
+        let (path, message) = (path.clone(), message.into());
+        Self { path, message, hint: None, line: None, column: None, of_key: false, other_line: None }
+    }
+
+    /// A problem with the key at the end of `path`.
+    pub fn of_key(path: &SpecPath, message: impl Into<String>) -> Self {
+        Self { of_key: true, ..Self::at(path, message) }
     }
 
     /// Says what the reader can do.
@@ -115,9 +125,38 @@ impl Problems {
         self.text.as_deref()
     }
 
-    fn line_of(&self, problem: &Problem) -> Option<usize> {
-        problem.line.or_else(|| self.text.as_ref()?.nearest_line(&problem.path))
+    /// Where a problem is: at a word of the value that its message names, at the value, or at the key.
+    pub(super) fn place_of(&self, problem: &Problem) -> Option<Place> {
+        let text = self.text.as_deref()?;
+        let within = |line, from, to| literals(&problem.message).find_map(|word| text.word(line, from, to, word));
+        if let Some(line) = problem.line {
+            let column = problem.column.unwrap_or(1);
+            let start = Place { line, column, width: 1, last_line: line };
+            return Some(match within(line, column, usize::MAX) {
+                Some(word) => word,
+                None if problem.column.is_some() => start,
+                None => Place::line(line),
+            });
+        }
+        let key = text.nearest(&problem.path)?;
+        let value = text.value(&problem.path).filter(|_| !problem.of_key);
+        let Some(value) = value else { return Some(key) };
+        if value.last_line > value.line {
+            // Of a text over several lines: the line that is meant, else the key.
+            let lines = value.line..=value.last_line;
+            return Some(lines.into_iter().find_map(|line| within(line, 1, usize::MAX)).unwrap_or(key));
+        }
+        Some(within(value.line, value.column, value.column + value.width).unwrap_or(value))
     }
+
+    fn line_of(&self, problem: &Problem) -> Option<usize> {
+        self.place_of(problem).map(|place| place.line)
+    }
+}
+
+/// What a message has in backticks.
+fn literals(message: &str) -> impl Iterator<Item = &str> {
+    message.split('`').skip(1).step_by(2).filter(|word| !word.trim().is_empty())
 }
 
 impl fmt::Display for Problems {
@@ -143,9 +182,9 @@ mod tests {
     fn a_part_that_was_read_only_in_part_is_not_told_what_it_lacks() {
         let text = SpecText::new("f.yaml", "silver:\n  orders:\n    keys: [a]\n");
         let mut text = text;
-        text.mark(SpecPath::of(["silver"]), 1);
-        text.mark(SpecPath::of(["silver", "orders"]), 2);
-        text.mark(SpecPath::of(["silver", "orders", "keys"]), 3);
+        text.mark(SpecPath::of(["silver"]), Place::line(1));
+        text.mark(SpecPath::of(["silver", "orders"]), Place::line(2));
+        text.mark(SpecPath::of(["silver", "orders", "keys"]), Place::line(3));
         let mut problems = Problems::of(Arc::new(text));
         let orders = SpecPath::of(["silver", "orders"]);
         problems.spoil(&orders);

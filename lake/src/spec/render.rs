@@ -24,7 +24,7 @@ pub(super) fn text(problems: &Problems) -> String {
 }
 
 impl Problems {
-    /// The report for a program: `{"file", "problems": [{"message", "path", "line", "hint"}]}`.
+    /// The report for a program: `{"file", "problems": [{"message", "path", "line", "column", "hint"}]}`.
     pub fn to_json(&self) -> Value {
         let list: Vec<Value> = self
             .in_file_order()
@@ -34,6 +34,7 @@ impl Problems {
                     "message": redacted(self, &problem.message),
                     "path": problem.path.to_string(),
                     "line": line,
+                    "column": self.place_of(problem).map(|place| place.column).filter(|column| *column > 0),
                     "hint": problem.hint.as_ref().map(|hint| redacted(self, hint)),
                 })
             })
@@ -43,24 +44,53 @@ impl Problems {
 }
 
 fn one(out: &mut String, problems: &Problems, file: &str, line: Option<usize>, problem: &Problem) {
+    let place = problems.place_of(problem);
     let _ = writeln!(out, "error: {}", redacted(problems, &problem.message));
-    let place = match line {
-        Some(line) => format!("{file}:{line}"),
-        None => file.to_owned(),
+    let at = match (line, place.filter(|place| place.column > 0)) {
+        (Some(line), Some(place)) => format!("{file}:{line}:{}", place.column),
+        (Some(line), None) => format!("{file}:{line}"),
+        (None, _) => file.to_owned(),
     };
-    let _ = writeln!(out, "{}", format!("  --> {place}  {}", problem.path).trim_end());
+    let _ = writeln!(out, "{}", format!("  --> {at}  {}", problem.path).trim_end());
     let mut lines: Vec<usize> = problem.other_line.into_iter().chain(line).collect();
     lines.sort_unstable();
     lines.dedup();
     let width = lines.iter().max().map_or(1, |line| line.to_string().len());
-    for line in lines {
-        if let Some(content) = problems.text().and_then(|text| text.content(line)) {
-            let _ = writeln!(out, "{}", format!("   |  {line:>width$} | {}", cut(content)).trim_end());
+    let shown: Vec<(usize, &str)> = lines
+        .into_iter()
+        .filter_map(|line| Some((line, problems.text()?.content(line)?)))
+        .collect();
+    if !shown.is_empty() {
+        let _ = writeln!(out, " {:width$} |", "");
+    }
+    for (number, content) in shown {
+        let marked = place.filter(|place| place.line == number && place.column > 0);
+        let (content, marks) = window(content, marked.map(|place| (place.column, place.width.max(1))));
+        let _ = writeln!(out, "{}", format!(" {number:>width$} | {content}").trim_end());
+        if let Some(marks) = marks {
+            let _ = writeln!(out, " {:width$} | {marks}", "");
         }
     }
     if let Some(hint) = &problem.hint {
         let _ = writeln!(out, "  hint: {}", redacted(problems, hint));
     }
+}
+
+/// The part of a line that is shown, and the carets below it. Tabs stay tabs, so that both line up.
+fn window(line: &str, marked: Option<(usize, usize)>) -> (String, Option<String>) {
+    let chars: Vec<char> = line.chars().collect();
+    let Some((column, width)) = marked else { return (cut(line), None) };
+    let first = column - 1;
+    let last = (first + width).min(chars.len().max(first + 1));
+    // A place far to the right has the start of its line cut off.
+    let skip = if last <= LINE_WIDTH_MAX { 0 } else { first.saturating_sub(LINE_WIDTH_MAX / 3) };
+    let kept: String = chars.iter().skip(skip).collect();
+    let (lead, gap) = if skip > 0 { ("…", " ") } else { ("", "") };
+    let blank = |c: &char| if *c == '\t' { '\t' } else { ' ' };
+    let before: String = chars.iter().take(first).skip(skip).map(blank).collect();
+    let carets = "^".repeat((last - first).min(LINE_WIDTH_MAX));
+    let pad = " ".repeat(first.saturating_sub(chars.len().max(skip)));
+    (format!("{lead}{}", cut(&kept)), Some(format!("{gap}{before}{pad}{carets}")))
 }
 
 fn redacted(problems: &Problems, message: &str) -> String {

@@ -155,18 +155,24 @@ fn the_report_shows_the_line_and_what_was_meant() {
 pipelines.yaml: 3 problems
 
 error: unknown key `sequnce_by`
-  --> pipelines.yaml:5  silver.orders.sequnce_by
-   |  5 |     sequnce_by: [updated_at]
+  --> pipelines.yaml:5:5  silver.orders.sequnce_by
+   |
+ 5 |     sequnce_by: [updated_at]
+   |     ^^^^^^^^^^
   hint: did you mean `sequence_by`?
 
 error: expected a list, found the text `order_id`
-  --> pipelines.yaml:6  silver.orders.keys
-   |  6 |     keys: order_id
+  --> pipelines.yaml:6:11  silver.orders.keys
+   |
+ 6 |     keys: order_id
+   |           ^^^^^^^^
   hint: write it as a list: `[order_id]`
 
 error: unknown value `cvs`
-  --> pipelines.yaml:7  silver.orders.format
-   |  7 |     format: cvs
+  --> pipelines.yaml:7:13  silver.orders.format
+   |
+ 7 |     format: cvs
+   |             ^^^
   hint: did you mean `csv`?
 "
     );
@@ -180,9 +186,11 @@ fn a_duplicate_key_shows_both_lines() {
 pipelines.yaml: 1 problem
 
 error: duplicate key `keys`
-  --> pipelines.yaml:7  silver.orders.keys
-   |  5 |     keys: [a]
-   |  7 |     keys: [b]
+  --> pipelines.yaml:7:5  silver.orders.keys
+   |
+ 5 |     keys: [a]
+ 7 |     keys: [b]
+   |     ^^^^
   hint: it is already given on line 5; remove one of them
 "
     );
@@ -316,7 +324,30 @@ fn broken_yaml_is_one_problem_at_its_line() {
     let (_, problems) = load("name: shop\nsilver:\n\torders: {}\n");
     let text = problems.to_string();
     assert!(text.contains("error: the YAML cannot be read: "), "{text}");
-    assert!(text.contains("  --> pipelines.yaml:3\n   |  3 | \torders: {}\n"), "{text}");
+    assert!(text.contains("  --> pipelines.yaml:3:1\n   |\n 3 | \torders: {}\n   | ^\n"), "{text}");
+}
+
+#[test]
+fn carets_stand_below_what_is_meant() {
+    let marks = |lines: &str| -> Vec<String> {
+        let report = report(lines);
+        let shown = report.lines().filter(|line| line.starts_with(" 5 |") || line.contains('^'));
+        shown.map(|line| line[4..].to_owned()).collect()
+    };
+    assert_eq!(marks("csv: {header: true, delimeter: ';'}"), [
+        "     csv: {header: true, delimeter: ';'}",
+        "                         ^^^^^^^^^",
+    ]);
+    assert_eq!(marks("keys: [a, {b: 1}]"), ["     keys: [a, {b: 1}]", "               ^^^^^^"]);
+    assert_eq!(marks("columns: {\"é\": bigint, b: text}"), [
+        "     columns: {\"é\": bigint, b: text}",
+        "                               ^^^^",
+    ]);
+    let long = format!("columns: {{{}z: text}}", " ".repeat(120));
+    let shown = marks(&long);
+    let at = |line: &str, wanted: &str| line.find(wanted).map(|at| line[..at].chars().count());
+    assert_eq!(at(&shown[0], "text"), at(&shown[1], "^^^^"), "{shown:#?}");
+    assert!(shown[0].chars().count() <= 110, "{shown:#?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_yaml::{Mapping, Number, Value};
 use super::environment::{Lookup, expand};
 use super::path::SpecPath;
 use super::problems::Problem;
-use super::text::SpecText;
+use super::text::{Place, SpecText};
 
 /// Deeper nesting is refused.
 const DEPTH_MAX: usize = 64;
@@ -33,7 +33,9 @@ pub(super) fn read(text: &mut SpecText, yaml: &str, lookup: Lookup<'_>) -> (Opti
                 let line = error.marker().line();
                 let reference = reader.text.content(line).is_some_and(|content| content.contains("${"));
                 let hint = reference.then_some("between `{` and `}` put a value with `${…}` in quotes");
+                let column = error.marker().col() + 1;
                 reader.problem_on(line, format!("the YAML cannot be read: {}", error.info()), hint);
+                reader.problems.last_mut().into_iter().for_each(|problem| problem.column = Some(column));
                 return (None, reader.problems);
             }
         }
@@ -56,6 +58,7 @@ struct Open {
     path: SpecPath,
     anchor: usize,
     kind: Kind,
+    start: Span,
 }
 
 enum Kind {
@@ -93,19 +96,19 @@ impl<'a> Reader<'a> {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.map(|tag| tag.to_string());
-                self.scalar(&text, style, anchor, tag.as_deref(), line);
+                self.scalar(&text, style, anchor, tag.as_deref(), span);
             }
             Event::Alias(anchor) => {
                 let value = self.anchors.get(&anchor).cloned().unwrap_or(Value::Null);
                 self.values += count(&value);
-                self.place(value, line);
+                self.place(value, span);
             }
-            Event::SequenceStart(anchor, _) => self.begin(anchor, line, Kind::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => self.begin(anchor, span, Kind::List(Vec::new())),
             Event::MappingStart(anchor, _) => {
                 let kind = Kind::Map { entries: Mapping::new(), lines: HashMap::new(), key: None };
-                self.begin(anchor, line, kind);
+                self.begin(anchor, span, kind);
             }
-            Event::SequenceEnd | Event::MappingEnd => self.end(line),
+            Event::SequenceEnd | Event::MappingEnd => self.end(span),
         }
         self.values += 1;
         if self.values > VALUES_MAX || self.open.len() > DEPTH_MAX {
@@ -115,11 +118,12 @@ impl<'a> Reader<'a> {
         true
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&str>, line: usize) {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&str>, span: Span) {
         if self.awaits_key() {
-            return self.key(text, line);
+            return self.key(text, span);
         }
-        let path = self.next_path();
+        let (path, line) = (self.next_path(), span.start.line());
+        self.text.mark_value(path.clone(), place_of(span));
         if let Some(tag) = tag {
             let problem = Problem::at(&path, format!("the tag `{tag}` has no meaning here"));
             self.problems.push(Problem { line: Some(line), ..problem.hint("remove it") });
@@ -141,10 +145,11 @@ impl<'a> Reader<'a> {
             _ => Value::String(expanded.text),
         };
         self.remember(anchor, &value);
-        self.place(value, line);
+        self.place(value, span);
     }
 
-    fn key(&mut self, name: &str, line: usize) {
+    fn key(&mut self, name: &str, span: Span) {
+        let line = span.start.line();
         let path = self.next_container().key(name);
         let mut first = None;
         if let Some(Open { kind: Kind::Map { lines, key, .. }, .. }) = self.open.last_mut() {
@@ -153,52 +158,60 @@ impl<'a> Reader<'a> {
             *key = Some(Key { name: name.to_owned(), repeated: first.is_some() });
         }
         match first {
-            None => self.text.mark(path, line),
+            None => self.text.mark(path, place_of(span)),
             Some(first) => {
                 let problem = Problem::at(&path, format!("duplicate key `{name}`"));
                 let problem = problem.hint(format!("it is already given on line {first}; remove one of them"));
-                self.problems.push(Problem { line: Some(line), other_line: Some(first), ..problem });
+                let column = Some(span.start.col() + 1);
+                self.problems.push(Problem { line: Some(line), column, other_line: Some(first), ..problem });
             }
         }
     }
 
-    fn begin(&mut self, anchor: usize, line: usize, kind: Kind) {
+    fn begin(&mut self, anchor: usize, start: Span, kind: Kind) {
+        let line = start.start.line();
         if self.awaits_key() {
             let path = self.next_container();
             let problem = Problem::at(&path, "a key must be a name, and this is a list or mapping");
             self.problems.push(Problem { line: Some(line), ..problem.hint("put braces and brackets in quotes") });
-            self.open.push(Open { path, anchor: 0, kind: Kind::Refused });
+            self.open.push(Open { path, anchor: 0, kind: Kind::Refused, start });
             return;
         }
         let path = self.next_path();
-        self.text.mark(path.clone(), line);
-        self.open.push(Open { path, anchor, kind });
+        self.text.mark(path.clone(), place_of(start));
+        self.open.push(Open { path, anchor, kind, start });
     }
 
-    fn end(&mut self, line: usize) {
+    fn end(&mut self, span: Span) {
         let Some(open) = self.open.pop() else { return };
+        let whole = place_of(Span::new(open.start.start, span.end));
+        // A value in braces or brackets stands behind its key, any other below it.
+        let first = self.text.content(whole.line).and_then(|line| line.chars().nth(whole.column - 1));
+        if matches!(first, Some('[' | '{')) {
+            self.text.mark_value(open.path.clone(), whole);
+        }
         let value = match open.kind {
             Kind::List(items) => Value::Sequence(items),
             Kind::Map { entries, .. } => Value::Mapping(entries),
             Kind::Refused => {
                 if self.awaits_key() {
-                    self.key("", line);
+                    self.key("", span);
                 }
                 return;
             }
         };
         self.remember(open.anchor, &value);
-        self.place(value, line);
+        self.place(value, Span::new(open.start.start, span.end));
     }
 
     /// Puts a complete value where it belongs.
-    fn place(&mut self, value: Value, line: usize) {
+    fn place(&mut self, value: Value, span: Span) {
         let path = self.next_path();
         match self.open.last_mut().map(|open| &mut open.kind) {
             None => self.value = Some(value),
             Some(Kind::List(items)) => {
                 items.push(value);
-                self.text.mark(path, line);
+                self.text.mark(path, place_of(span));
             }
             Some(Kind::Map { entries, key, .. }) => {
                 if let Some(Key { name, repeated: false }) = key.take() {
@@ -237,6 +250,13 @@ impl<'a> Reader<'a> {
         let problem = Problem::at(&SpecPath::root(), message);
         self.problems.push(Problem { line: Some(line), hint: hint.map(str::to_owned), ..problem });
     }
+}
+
+/// Where a span of the parser is; what goes on below its first line has no width there.
+fn place_of(span: Span) -> Place {
+    let (line, column, last_line) = (span.start.line(), span.start.col() + 1, span.end.line());
+    let width = if line == last_line { span.end.col().saturating_sub(span.start.col()) } else { 0 };
+    Place { line, column, width, last_line }
 }
 
 /// The value of an unquoted scalar.

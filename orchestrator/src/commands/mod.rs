@@ -1,8 +1,10 @@
 //! The commands, one per file.
 
 mod backfill;
+mod completions;
 mod dry_run;
 mod graph;
+mod init;
 mod maintain;
 mod quarantine;
 mod query;
@@ -10,6 +12,7 @@ mod repair;
 mod run;
 mod runs;
 mod sample;
+mod schema;
 mod status;
 mod table;
 mod validate;
@@ -40,6 +43,7 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
+  orchestrator init --from ./landing                 a spec about files that are there
   orchestrator run                                   everything that is new, through all layers
   orchestrator run --select +gold.daily_sales        one task and all that it needs
   orchestrator watch                                 the same whenever files arrive
@@ -53,6 +57,7 @@ Exit codes: 0 done, 1 a task failed or a file was refused, 2 the request or the 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
     Run(run::Args),
     Watch(watch::Args),
     Validate(validate::Args),
@@ -67,6 +72,8 @@ enum Command {
     Table(table::Args),
     Maintain(maintain::Args),
     Sample(sample::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
 }
 
 /// Threads that may block, at most. Every task of a run holds some while it waits for others of them: with too few, all
@@ -96,6 +103,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Run(args) if args.dry_run => {
             run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await
         }
+        Command::Init(args) => init::run(&cli.spec, args, printer),
         Command::Run(args) => run::run(&project()?, args, clock, printer).await,
         Command::Watch(args) => watch::run(&project()?, args, clock, printer).await,
         Command::Validate(args) => validate::run(&cli.spec, args, printer).await,
@@ -110,5 +118,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Maintain(args) => maintain::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),
+        Command::Schema(args) => schema::run(args, printer),
+        Command::Completions(args) => completions::run(args, printer),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use lake::report::{EXIT_DONE, thousands};
+use lake::report::{EXIT_DONE, counted, thousands};
+use serde_json::json;
 
 use crate::sample::{self, DEFAULT_DAYS, DEFAULT_ROWS, DEFAULT_SEED, Options};
-use cli::{Failure, Printer};
+use cli::{Failure, Output, Printer};
 
 /// Write sample input that looks like life: change files of a shop's orders and daily extracts of its products
 ///
@@ -27,17 +28,33 @@ pub(super) struct Args {
     /// Days that the files cover
     #[arg(long, default_value_t = DEFAULT_DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
+    /// `json` prints what was written on stdout
+    #[arg(long, value_enum, default_value = "table")]
+    output: Output,
 }
 
 pub(super) fn run(args: &Args, printer: &Printer) -> Result<u8, Failure> {
     let options = Options { dir: args.dir.clone(), rows: args.rows, seed: args.seed, days: args.days };
     let written = sample::generate(&options)?;
+    if args.output == Output::Json {
+        let told = json!({
+            "dir": args.dir.display().to_string(),
+            "files": written.files,
+            "events": written.events,
+            "products": written.products,
+            "bytes": written.bytes,
+            "seed": args.seed,
+        });
+        printer.data(&format!("{told}\n"))?;
+        return Ok(EXIT_DONE);
+    }
+    let of = |number: u64, noun: &str| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
     printer.note(&format!(
-        "{}: {} files, {} events of orders, {} rows of products, {} bytes\n",
+        "{}: {}, {} of orders, {} of products, {} bytes\n",
         args.dir.display(),
-        thousands(written.files),
-        thousands(written.events),
-        thousands(written.products),
+        of(written.files, "file"),
+        of(written.events, "event"),
+        of(written.products, "row"),
         thousands(written.bytes),
     ));
     Ok(EXIT_DONE)

@@ -3,6 +3,7 @@
 mod cross;
 mod layers;
 mod overrides;
+pub(crate) mod schema;
 mod selection;
 
 #[cfg(test)]

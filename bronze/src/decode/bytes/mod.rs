@@ -136,6 +136,16 @@ impl Compression {
 }
 
 impl Bytes {
+    /// What the compression is called.
+    pub(super) fn compression(&self) -> Option<&'static str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Inflated(Inflated { stream: Stream::Gzip(_), .. }) => Some("gzip"),
+            Self::Inflated(Inflated { stream: Stream::Zstd(_), .. }) => Some("zstd"),
+            Self::Inflated(Inflated { stream: Stream::Bzip2(_), .. }) => Some("bzip2"),
+        }
+    }
+
     /// What the bytes are called in messages about a position in them.
     pub(super) fn noun(&self) -> &'static str {
         match self {
