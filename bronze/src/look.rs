@@ -1,7 +1,7 @@
 //! What a file seems to be, told from its first bytes and records: for a spec that is yet to be written.
 
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -177,8 +177,8 @@ fn is_header(records: &[Vec<String>]) -> bool {
     let Some((first, rest)) = records.split_first() else { return true };
     let folded: std::collections::BTreeSet<String> = first.iter().map(|name| name.trim().to_lowercase()).collect();
     let is_operation = |name: &String| matches!(name.as_str(), "I" | "U" | "D");
-    let operation = first.first().is_some_and(is_operation)
-        && rest.iter().all(|record| record.first().is_some_and(is_operation));
+    let operation =
+        first.first().is_some_and(is_operation) && rest.iter().all(|record| record.first().is_some_and(is_operation));
     let is_repeated = rest.iter().any(|record| record == first);
     folded.len() * 2 > first.len() && !first.iter().any(|name| is_value(name)) && !operation && !is_repeated
 }

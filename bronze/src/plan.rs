@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use lake::TableName;
 use lake::columns;
-use lake::schema::{Column, TYPE_NAMES};
+use lake::schema::{Column, TYPE_NAMES, type_meant};
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 
 use crate::decode::{
@@ -89,6 +89,11 @@ impl SourcePlan {
     /// Whether the files are JSON.
     pub fn is_json(&self) -> bool {
         matches!(&self.format, Format::Text(TextFormat::Json(_), _))
+    }
+
+    /// Whether the files are delimited text.
+    pub fn is_delimited(&self) -> bool {
+        matches!(&self.format, Format::Text(TextFormat::Csv(_), _))
     }
 
     /// Whether all columns of the records are text.
@@ -337,7 +342,10 @@ impl Check<'_> {
                 }
                 Err(message) => {
                     let known = TYPE_NAMES.iter().map(|name| name.split('(').next().unwrap_or(name));
-                    Problem::at(&place, message).did_you_mean(kind, known)
+                    match type_meant(kind) {
+                        Some(meant) => Problem::at(&place, message).hint(format!("did you mean `{meant}`?")),
+                        None => Problem::at(&place, message).did_you_mean(kind, known),
+                    }
                 }
             };
             self.problems.add(problem);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lake::events::Level;
-use lake::report::{FailedFile, TaskReport, TaskState};
+use lake::report::{FailedFile, TaskReport, TaskState, counted, many};
 use lake::run::RunContext;
 use serde_json::json;
 
@@ -52,7 +52,8 @@ impl<'a> Progress<'a> {
         let is_taken = |file: &&FoundFile| !executed.failed.iter().any(|(path, _)| *path == file.path);
         let taken: Vec<&str> =
             files.iter().filter(is_taken).take(RECORDED_MAX).map(|file| file.path.as_str()).collect();
-        let message = format!("batch {batch}: {} files, {} rows appended", figures.files, figures.appended);
+        let message =
+            format!("batch {batch}: {}, {} appended", many(figures.files, "file"), many(figures.appended, "row"));
         self.event(
             "batch_appended",
             Level::Info,
@@ -62,12 +63,35 @@ impl<'a> Progress<'a> {
         if executed.had_columns && !executed.new_columns.is_empty() {
             self.note(format!("new columns: {}", named(&executed.new_columns)));
         }
+        if self.plan.is_delimited() {
+            self.glued(&executed.new_columns);
+        }
         self.columns(&executed.column_notes);
         for (path, reason) in executed.failed {
             self.refuse(path, reason);
         }
         self.done.state = TaskState::Changed;
         self.done.figures = self.done.figures.and(figures);
+    }
+
+    /// Tells of a column whose name holds the names of several: the delimiter is another one.
+    fn glued(&mut self, columns: &[String]) {
+        let delimiter = columns.iter().find_map(|name| Some((name, delimiter_in(name)?)));
+        if let Some((name, delimiter)) = delimiter {
+            let shown = delimiter.escape_default();
+            let message = format!(
+                "`{name}` is one column: if `{shown}` divides the fields, say so (`csv: {{delimiter: \"{shown}\"}}`), delete the \
+                 folder of {} and run again",
+                self.plan.table
+            );
+            self.event(
+                "columns_glued",
+                Level::Warning,
+                message.clone(),
+                json!({"column": name, "delimiter": shown.to_string()}),
+            );
+            self.note(message);
+        }
     }
 
     /// Tells what was odd about the columns of files: each in an event, the same of several files in one note.
@@ -110,7 +134,10 @@ impl<'a> Progress<'a> {
 
     /// The files that were there when the source was started.
     pub(crate) fn existing(&mut self, files: usize) {
-        let message = format!("{files} files that were there already are not taken (`include_existing_files: false`)");
+        let message = format!(
+            "{} not taken: there before the first run (`include_existing_files: false`)",
+            counted(files, "file")
+        );
         self.event("existing_files_left", Level::Info, message.clone(), json!({"files": files}));
         self.note(message);
     }
@@ -185,6 +212,14 @@ impl<'a> Progress<'a> {
     }
 }
 
+/// What divides the names of several columns in one.
+fn delimiter_in(name: &str) -> Option<char> {
+    let is_name = |part: &str| {
+        !part.trim().is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ' | '"' | '.'))
+    };
+    [';', '\t', '|', ','].into_iter().find(|delimiter| name.contains(*delimiter) && name.split(*delimiter).all(is_name))
+}
+
 /// Some paths or names for a note.
 pub(crate) fn named(names: &[String]) -> String {
     let mut shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
@@ -192,4 +227,19 @@ pub(crate) fn named(names: &[String]) -> String {
         shown.push_str(&format!(" and {} more", names.len() - NAMED_MAX));
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_that_holds_several_names_has_another_delimiter() {
+        assert_eq!(delimiter_in("id;name;unit price"), Some(';'));
+        assert_eq!(delimiter_in("id\tname"), Some('\t'));
+        assert_eq!(delimiter_in("id|name"), Some('|'));
+        assert_eq!(delimiter_in("order_id"), None);
+        assert_eq!(delimiter_in("net|"), None);
+        assert_eq!(delimiter_in("price (EUR; net)"), None);
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, record, thousands};
+use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, many, record};
 use lake::run::RunContext;
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
@@ -199,7 +199,7 @@ async fn progress<T>(
         tokio::select! {
             answer = &mut work => return answer,
             () = place.lake.clock().sleep(PROGRESS) => {
-                printer.note(&format!("{table}: {} rows read\n", thousands(context.meter.rows())));
+                printer.note(&format!("{table}: {} read\n", many(context.meter.rows(), "row")));
             }
         }
     }

@@ -143,8 +143,9 @@ fn check_conditions(known: &Known, model: &ModelPlan, columns: &SchemaRef, place
     let Ok(schema) = DFSchema::try_from(Arc::clone(columns)) else { return };
     for ExpectationPlan { name, check, .. } in &model.checks.expectations {
         if let Err(error) = condition(&known.session, check, &schema) {
-            let problem = Problem::at(&place.key("expectations").key(name.as_str()).key("check"), error.to_string());
-            problems.add(Problem { hint: error.causes().into_iter().next(), ..problem });
+            let path = place.key("expectations").key(name.as_str()).key("check");
+            let message = error.causes().into_iter().next().unwrap_or_else(|| error.to_string());
+            problems.add(Problem { hint: error.hint_text().map(str::to_owned), ..Problem::at(&path, message) });
         }
     }
 }

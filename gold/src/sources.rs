@@ -96,6 +96,15 @@ fn unreadable(error: &str) -> Wrong {
         .iter()
         .fold(error, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
     let text = text.strip_suffix("\")").unwrap_or(text);
+    let text = match text.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: ")) {
+        Some((expected, found)) => {
+            let (found, place) = found
+                .split_once(" at Line")
+                .map_or((found, ""), |(found, _)| (found, &text[text.rfind(" at Line").unwrap_or(text.len())..]));
+            format!("expected {expected}, found `{found}`{place}")
+        }
+        None => text.to_owned(),
+    };
     Wrong { message: format!("the query is not readable: {text}"), hint: None }
 }
 
@@ -209,7 +218,7 @@ mod tests {
         assert_eq!(wrong("EXPLAIN SELECT 1").0, "`EXPLAIN` is not a query");
         assert_eq!(wrong("  ").0, "the query is empty");
         let (message, _) = wrong("SELECT a FRM silver.orders");
-        assert!(message.starts_with("the query is not readable: Expected"), "{message}");
+        assert!(message.starts_with("the query is not readable: expected"), "{message}");
     }
 
     #[test]

@@ -97,6 +97,29 @@ pub const TYPE_NAMES: &[&str] = &[
     "binary",
 ];
 
+/// The type of the spec that other systems call by this name: `varchar(20)`, `int64`, `datetime`.
+pub fn type_meant(word: &str) -> Option<&'static str> {
+    let word = word.trim().to_ascii_lowercase();
+    let name = word.split(['(', ' ', '<']).next().unwrap_or_default();
+    Some(match name {
+        "text" | "varchar" | "nvarchar" | "char" | "nchar" | "character" | "str" | "clob" | "uuid" | "utf8"
+        | "json" | "jsonb" | "object" | "enum" | "time" | "varchar2" => "string",
+        "long" | "int8" | "int64" | "integer64" | "bigserial" | "serial" | "uint32" => "bigint",
+        "integer" | "int4" | "int32" | "uint16" => "int",
+        "short" | "int2" | "int16" => "smallint",
+        "byte" => "tinyint",
+        "number" | "numeric" | "money" | "dec" => "decimal(18,2)",
+        "float64" | "real" | "float8" => "double",
+        "float4" | "float32" => "float",
+        "bool" | "bit" => "boolean",
+        "datetime" | "datetime2" | "timestamptz" | "timestamp_ntz" | "timestamp_ltz" | "timestamp_tz" | "instant" => {
+            "timestamp"
+        }
+        "bytes" | "blob" | "bytea" | "varbinary" | "raw" => "binary",
+        _ => return None,
+    })
+}
+
 impl FromStr for ColumnType {
     type Err = String;
 

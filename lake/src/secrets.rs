@@ -46,7 +46,10 @@ pub fn redact_json(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(redact_json),
         Value::Object(members) => {
-            members.iter_mut().filter(|(name, _)| !NAMES.contains(&name.as_str())).for_each(|(_, value)| redact_json(value));
+            members
+                .iter_mut()
+                .filter(|(name, _)| !NAMES.contains(&name.as_str()))
+                .for_each(|(_, value)| redact_json(value));
         }
         _ => {}
     }

@@ -26,7 +26,7 @@ use deltalake::delta_datafusion::planner::DeltaPlanner;
 use crate::error::{Error, Result};
 use crate::names::{Layer, TableName};
 use crate::table::Table;
-use wrong::query_error;
+pub use wrong::query_error;
 
 /// What the answers of queries depend on beside their text and tables: with another one they may be other values.
 pub const DIALECT: &str = "datafusion 55, 1";

@@ -3,9 +3,11 @@
 //! Exit codes: 0 done, 1 a task failed or a file was refused, 2 the request or the spec is wrong.
 
 mod commands;
+mod fixture;
 mod graph;
 mod init;
 mod maintain;
+mod notify;
 mod run;
 mod sample;
 mod spec;

@@ -14,7 +14,13 @@ use lake::{Error, Result};
 pub(crate) fn condition(sql: &str, columns: &SchemaRef, session: &Session) -> Result<Arc<dyn PhysicalExpr>> {
     let schema = DFSchema::try_from(Arc::clone(columns))?;
     let wrong = |error: datafusion::error::DataFusionError| {
-        Error::spec(format!("`{sql}` is not a condition on the columns")).with_source(Error::from(error))
+        let error = lake::session::query_error(error);
+        let hint = error.hint_text().map(str::to_owned);
+        let told = Error::spec(format!("`{sql}` is not a condition on the columns")).with_source(error);
+        match hint {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
     };
     let parsed = session.context().parse_sql_expr(sql, &schema).map_err(wrong)?;
     let physical = physical(parsed, columns, session).map_err(wrong)?;

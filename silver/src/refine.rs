@@ -12,7 +12,7 @@ use lake::accounting::Figures;
 use lake::columns::FileOrder;
 use lake::commit::{Outcome, Txn, redoing};
 use lake::quarantine::{Before, QuarantineWriter};
-use lake::report::{TaskReport, TaskState};
+use lake::report::{TaskReport, TaskState, many};
 use lake::run::RunContext;
 use lake::session::Session;
 use lake::stage::Staged;
@@ -274,7 +274,8 @@ impl Refinement<'_> {
         let warnings = self.plan.expectations.iter().zip(held);
         let warnings = warnings.filter(|(expectation, held)| warns(expectation) && held.missed > 0);
         notes.extend(warnings.map(|(expectation, held)| {
-            format!("expectation `{}` ({}) is not met by {} rows", expectation.name, expectation.check, held.missed)
+            let missed = many(held.missed, "row");
+            format!("expectation `{}` ({}) is not met by {missed}", expectation.name, expectation.check)
         }));
         if let Outcome::AlreadyApplied { .. } = outcome {
             notes.push("another run applied the same changes".to_owned());

@@ -15,7 +15,7 @@ use lake::accounting::Figures;
 use lake::columns::FileOrder;
 use lake::commit::redoing;
 use lake::quarantine::{Again, Claim, Filter, Places, Quarantine, QuarantineWriter, Status};
-use lake::report::{TaskReport, TaskState};
+use lake::report::{TaskReport, TaskState, many};
 use lake::run::RunContext;
 use lake::stage::Staged;
 use lake::upsert::same_key;
@@ -90,8 +90,8 @@ impl Refinement<'_> {
             }
             Err(error) => Err(error),
             Ok(mut report) => {
-                let read = report.figures.read;
-                report.notes.push(format!("finished a replay of {read} records that an earlier run began"));
+                let read = many(report.figures.read, "record");
+                report.notes.push(format!("finished a replay of {read} that an earlier run began"));
                 Ok(Some(report))
             }
         }

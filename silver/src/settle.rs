@@ -153,7 +153,8 @@ impl Refinement<'_> {
             None => None,
         };
         let note = format!(
-            "{unset} rows have columns that no change has set: updates of keys that the table did not have, null there"
+            "{} with columns that no change has set: updates of keys that the table did not have, null there",
+            lake::report::many(unset, "row")
         );
         let quarantined = incomplete.len() as u64;
         Ok(Settled {

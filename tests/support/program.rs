@@ -15,6 +15,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The end of a program that a test started in its own way.
+    pub(crate) fn of(output: Output) -> Self {
+        Self::new("a program".to_owned(), output)
+    }
+
     fn new(line: String, output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8 output");
         Self { line, code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }

@@ -46,7 +46,13 @@ pub(crate) struct Passed {
 /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when it is none.
 pub(crate) fn condition(session: &Session, sql: &str, schema: &DFSchema) -> Result<Expr> {
     let wrong = |error: datafusion::error::DataFusionError| {
-        Error::spec(format!("`{sql}` is not a condition on the columns of the result")).with_source(Error::from(error))
+        let error = lake::session::query_error(error);
+        let hint = error.hint_text().map(str::to_owned);
+        let told = Error::spec(format!("`{sql}` is not a condition on the columns of the result")).with_source(error);
+        match hint {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
     };
     let expr = session.context().parse_sql_expr(sql, schema).map_err(wrong)?;
     match expr.get_type(schema).map_err(wrong)? {

@@ -208,8 +208,13 @@ pub fn thousands(number: u64) -> String {
 
 /// `1 task`, `2 tasks`.
 pub fn counted(number: usize, noun: &str) -> String {
+    many(u64::try_from(number).unwrap_or(u64::MAX), noun)
+}
+
+/// The same of figures: `1 row`, `4,200 rows`.
+pub fn many(number: u64, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{ending}", thousands(u64::try_from(number).unwrap_or(u64::MAX)))
+    format!("{} {noun}{ending}", thousands(number))
 }
 
 /// A length of time with the precision that a person wants: `0.31 s`, `12.4 s`, `3m 05s`, `2h 10m`.

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::spec::did_you_mean;
 
 /// Whatever stands in the way of a plan is a fault of the query.
-pub(super) fn query_error(error: DataFusionError) -> Error {
+pub fn query_error(error: DataFusionError) -> Error {
     let line = error.diagnostic().and_then(|told| told.span).map(|span| span.start.line).filter(|line| *line > 1);
     let told = match error.find_root() {
         DataFusionError::SchemaError(wrong, _) => Some(of_schema(wrong, line)),
@@ -34,8 +34,14 @@ fn of_schema(wrong: &SchemaError, line: Option<u64>) -> (String, Option<String>)
             (format!("there is no column `{}`{of}{at}", field.name), nearest(field, valid_fields))
         }
         SchemaError::AmbiguousReference { field } => {
-            let message = format!("`{}` is a column of more than one table{at}", field.name);
-            (message, Some(format!("say of which: `table.{}`", field.name)))
+            let message = format!("there is more than one column `{}`{at}", field.name);
+            let name = &field.name;
+            (
+                message,
+                Some(format!(
+                    "say of which table: `table.{name}`, or name one of the result anew: `… AS other_{name}`"
+                )),
+            )
         }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             let message = format!("two columns are named `{name}`{at}");

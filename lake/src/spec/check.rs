@@ -170,7 +170,8 @@ impl<'a> Checker<'a> {
     fn mapping(&mut self, entries: &Mapping, allowed: &Allowed<'a>, path: &SpecPath) -> Value {
         let mut kept = Mapping::new();
         for (key, value) in entries {
-            let Some(written) = key.as_str() else { continue };
+            // A key that is no name was refused when it was read.
+            let Some(written) = key.as_str().filter(|key| !key.is_empty()) else { continue };
             let name = allowed.aliases.and_then(|aliases| aliases.get(written)?.as_str()).unwrap_or(written);
             let place = path.key(written);
             if name != written && entries.contains_key(name) {
@@ -198,7 +199,13 @@ impl<'a> Checker<'a> {
                 aliases.filter(|(_, target)| target.as_str() == Some(name)).any(|(alias, _)| given(alias))
             };
             if !given(name) && !alias(name) {
-                self.problems.add(Problem::at(&path.key(*name), format!("`{name}` is missing")));
+                let about =
+                    allowed.properties.and_then(|properties| properties.get(*name)?.get("description")?.as_str());
+                let problem = Problem::at(&path.key(*name), format!("`{name}` is missing"));
+                self.problems.add(match about.and_then(|about| about.split(['.', ';', ':']).next()) {
+                    Some(about) => problem.hint(format!("add `{name}:`, {}", lowered(&about.replace('\n', " ")))),
+                    None => problem,
+                });
             }
         }
         Value::Mapping(kept)
@@ -278,7 +285,10 @@ impl<'a> Checker<'a> {
     fn wrong_type(&mut self, value: &Value, allowed: &Allowed<'a>, path: &SpecPath) -> Option<Value> {
         let problem = Problem::at(path, format!("expected {}, found {}", allowed.expected(), found(value)));
         let hint = match value {
-            Value::String(text) if allowed.takes("array") => Some(format!("write it as a list: `[{}]`", shown(text))),
+            Value::String(text) if allowed.takes("array") => Some(format!("write it as a list: `[{}]`", item(text))),
+            Value::Mapping(_) if allowed.takes("array") && !allowed.takes("object") => {
+                Some("put a `- ` in front of each item".to_owned())
+            }
             Value::Number(_) | Value::Bool(_) if allowed.takes("array") => {
                 Some(format!("write it as a list: `[{}]`", scalar(value)))
             }
@@ -336,6 +346,20 @@ fn scalar(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     }
+}
+
+/// A text in a list of YAML.
+fn item(text: &str) -> String {
+    let shown = shown(text);
+    let is_plain = shown.starts_with(char::is_alphanumeric) && !shown.contains([',', '[', ']', '{', '}', ':', '#']);
+    if is_plain { shown } else { format!("{shown:?}") }
+}
+
+/// A sentence inside of another one.
+fn lowered(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(chars).collect()
 }
 
 fn shown(text: &str) -> String {

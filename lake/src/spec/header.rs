@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::document::Document;
 use super::maintenance::Maintenance;
+use super::notifications::{self, Notifications};
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
 use super::scalars::{ByteSize, Duration};
@@ -42,6 +43,8 @@ pub struct Header {
     pub queue: bool,
     /// When the upkeep of tables is due; `None` when the spec does not say.
     pub maintenance: Option<Maintenance>,
+    /// Whom to tell how runs ended.
+    pub notifications: Notifications,
 }
 
 impl Header {
@@ -78,6 +81,7 @@ impl Default for Header {
             max_concurrent_runs: top.max_concurrent_runs,
             queue: top.queue,
             maintenance: top.maintenance,
+            notifications: top.notifications,
         }
     }
 }
@@ -116,7 +120,7 @@ pub struct FileArrival {
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["name"],
-    "x-not-yet" = ["schedule", "notifications"]
+    "x-not-yet" = ["schedule"]
 ))]
 struct Top {
     /// Name of the pipeline.
@@ -136,7 +140,10 @@ struct Top {
     max_concurrent_runs: u16,
     /// Whether one run more waits for its turn; else it does nothing. Default true.
     queue: bool,
+    /// When the upkeep of tables is due.
     maintenance: Option<Maintenance>,
+    /// Whom to tell how runs ended.
+    notifications: Notifications,
     #[schemars(with = "serde_json::Value")]
     bronze: IgnoredAny,
     #[schemars(with = "serde_json::Value")]
@@ -159,6 +166,7 @@ impl Default for Top {
             max_concurrent_runs: 1,
             queue: true,
             maintenance: None,
+            notifications: Notifications::default(),
             bronze: IgnoredAny,
             silver: IgnoredAny,
             gold: IgnoredAny,
@@ -207,7 +215,20 @@ impl Document {
                 problem.hint("`orchestrator table vacuum --force` removes younger files, when nothing else writes"),
             );
         }
-        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, maintenance, .. } = top;
-        Header { name, storage, landing, timezone, engine, trigger, max_concurrent_runs, queue, maintenance }
+        notifications::check(&top.notifications, problems);
+        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, .. } = top;
+        let (maintenance, notifications) = (top.maintenance, top.notifications);
+        Header {
+            name,
+            storage,
+            landing,
+            timezone,
+            engine,
+            trigger,
+            max_concurrent_runs,
+            queue,
+            maintenance,
+            notifications,
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! The nearest known name, for every message that says `did you mean`.
 
+/// So many names are listed.
+const NAMED_MAX: usize = 16;
+
 /// The candidate that `name` most likely meant; `None` when none is near.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();
@@ -23,11 +26,11 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
     if let Some(near) = nearest(name, candidates.iter().copied()) {
         return Some(format!("did you mean `{near}`?"));
     }
-    let shown: Vec<String> = candidates.iter().take(12).map(|candidate| format!("`{candidate}`")).collect();
+    let shown: Vec<String> = candidates.iter().take(NAMED_MAX).map(|candidate| format!("`{candidate}`")).collect();
     match candidates.len() {
         0 => None,
         1 => Some(format!("the only one is {}", shown[0])),
-        2..=12 => Some(format!("one of {}", shown.join(", "))),
+        2..=NAMED_MAX => Some(format!("one of {}", shown.join(", "))),
         more => Some(format!("one of {}, and {} more", shown.join(", "), more - shown.len())),
     }
 }

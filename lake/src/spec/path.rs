@@ -46,6 +46,14 @@ impl SpecPath {
         other.0.starts_with(&self.0)
     }
 
+    /// The key at the end of the path.
+    pub(super) fn last_key(&self) -> Option<&str> {
+        match self.0.last()? {
+            Step::Key(key) => Some(key),
+            Step::Index(_) => None,
+        }
+    }
+
     /// True for the top of the spec.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()

@@ -23,6 +23,8 @@ pub struct Problem {
     pub column: Option<usize>,
     /// True when the key is wrong, and not its value.
     pub of_key: bool,
+    /// 1-based line and column inside of the value, where it is a text of its own, such as SQL.
+    pub inside: Option<(usize, usize)>,
     /// A second line that belongs to the problem: the first of two equal keys.
     pub other_line: Option<usize>,
 }
@@ -38,8 +40,9 @@ pub struct Problems {
 impl Problem {
     /// A problem with the value at `path`.
     pub fn at(path: &SpecPath, message: impl Into<String>) -> Self {
-        let (path, message) = (path.clone(), message.into());
-        Self { path, message, hint: None, line: None, column: None, of_key: false, other_line: None }
+        let (message, inside) = position_of_sql(message.into());
+        let path = path.clone();
+        Self { path, message, hint: None, line: None, column: None, of_key: false, inside, other_line: None }
     }
 
     /// A problem with the key at the end of `path`.
@@ -141,16 +144,42 @@ impl Problems {
         let key = text.nearest(&problem.path)?;
         let value = text.value(&problem.path).filter(|_| !problem.of_key);
         let Some(value) = value else { return Some(key) };
+        if let Some(place) = problem.inside.and_then(|inside| text.inside(value, inside)) {
+            return Some(
+                within(place.line, place.column, usize::MAX)
+                    .filter(|word| word.column == place.column)
+                    .unwrap_or(place),
+            );
+        }
         if value.last_line > value.line {
             // Of a text over several lines: the line that is meant, else the key.
             let lines = value.line..=value.last_line;
             return Some(lines.into_iter().find_map(|line| within(line, 1, usize::MAX)).unwrap_or(key));
         }
-        Some(within(value.line, value.column, value.column + value.width).unwrap_or(value))
+        // A message that names the key, and nothing of its value, is about the key.
+        let names_key = || literals(&problem.message).any(|word| Some(word) == problem.path.last_key());
+        Some(match within(value.line, value.column, value.column + value.width) {
+            Some(word) => word,
+            None if names_key() => key,
+            None => value,
+        })
     }
 
     fn line_of(&self, problem: &Problem) -> Option<usize> {
         self.place_of(problem).map(|place| place.line)
+    }
+}
+
+/// A message without the position that parsers of SQL put at its end, and that position.
+fn position_of_sql(message: String) -> (String, Option<(usize, usize)>) {
+    const LINE: &str = " at Line: ";
+    let found = message.rfind(LINE).and_then(|at| {
+        let (line, column) = message[at + LINE.len()..].split_once(", Column: ")?;
+        Some((at, (line.parse().ok()?, column.trim_end().parse().ok()?)))
+    });
+    match found {
+        Some((at, inside)) => (message[..at].to_owned(), Some(inside)),
+        None => (message, None),
     }
 }
 

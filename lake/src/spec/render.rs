@@ -56,10 +56,8 @@ fn one(out: &mut String, problems: &Problems, file: &str, line: Option<usize>, p
     lines.sort_unstable();
     lines.dedup();
     let width = lines.iter().max().map_or(1, |line| line.to_string().len());
-    let shown: Vec<(usize, &str)> = lines
-        .into_iter()
-        .filter_map(|line| Some((line, problems.text()?.content(line)?)))
-        .collect();
+    let shown: Vec<(usize, &str)> =
+        lines.into_iter().filter_map(|line| Some((line, problems.text()?.content(line)?))).collect();
     if !shown.is_empty() {
         let _ = writeln!(out, " {:width$} |", "");
     }

@@ -200,7 +200,7 @@ error: duplicate key `keys`
 fn wrong_specs_and_what_is_said() {
     let cases: &[(&str, &[&str])] = &[
         ("keys: [1]", &["5 ….keys[0]: expected text, found the number `1` (put it in quotes: \"1\")"]),
-        ("keys: {a: b}", &["5 ….keys: expected a list, found a mapping"]),
+        ("keys: {a: b}", &["5 ….keys: expected a list, found a mapping (put a `- ` in front of each item)"]),
         ("source: [x]", &["5 ….source: duplicate key `source` (it is already given on line 4; remove one of them)"]),
         ("format: avro", &["5 ….format: `avro` is not supported yet (supported here: `csv`, `json`)"]),
         ("format: 1", &["5 ….format: expected one of `csv`, `json`, found the number `1`"]),
@@ -264,7 +264,7 @@ fn wrong_specs_and_what_is_said() {
 #[test]
 fn the_top_of_a_spec_can_be_wrong() {
     let cases: &[(&str, &[&str])] = &[
-        ("", &["null name: `name` is missing"]),
+        ("", &["null name: `name` is missing (add `name:`, name of the pipeline)"]),
         ("- a", &["1 : expected a mapping, found a list"]),
         ("name: ''", &["1 name: `name` is empty"]),
         ("nmae: x\nname: y", &["1 nmae: unknown key `nmae` (did you mean `name`?)"]),
@@ -324,7 +324,7 @@ fn broken_yaml_is_one_problem_at_its_line() {
     let (_, problems) = load("name: shop\nsilver:\n\torders: {}\n");
     let text = problems.to_string();
     assert!(text.contains("error: the YAML cannot be read: "), "{text}");
-    assert!(text.contains("  --> pipelines.yaml:3:1\n   |\n 3 | \torders: {}\n   | ^\n"), "{text}");
+    assert!(text.contains("  --> pipelines.yaml:3:2\n   |\n 3 | \torders: {}\n   | \t^\n  hint: indent"), "{text}");
 }
 
 #[test]
@@ -334,15 +334,15 @@ fn carets_stand_below_what_is_meant() {
         let shown = report.lines().filter(|line| line.starts_with(" 5 |") || line.contains('^'));
         shown.map(|line| line[4..].to_owned()).collect()
     };
-    assert_eq!(marks("csv: {header: true, delimeter: ';'}"), [
-        "     csv: {header: true, delimeter: ';'}",
-        "                         ^^^^^^^^^",
-    ]);
+    assert_eq!(
+        marks("csv: {header: true, delimeter: ';'}"),
+        ["     csv: {header: true, delimeter: ';'}", "                         ^^^^^^^^^",]
+    );
     assert_eq!(marks("keys: [a, {b: 1}]"), ["     keys: [a, {b: 1}]", "               ^^^^^^"]);
-    assert_eq!(marks("columns: {\"é\": bigint, b: text}"), [
-        "     columns: {\"é\": bigint, b: text}",
-        "                               ^^^^",
-    ]);
+    assert_eq!(
+        marks("columns: {\"é\": bigint, b: text}"),
+        ["     columns: {\"é\": bigint, b: text}", "                               ^^^^",]
+    );
     let long = format!("columns: {{{}z: text}}", " ".repeat(120));
     let shown = marks(&long);
     let at = |line: &str, wanted: &str| line.find(wanted).map(|at| line[..at].chars().count());

@@ -88,6 +88,23 @@ impl SpecText {
         self.values.get(path).copied()
     }
 
+    /// The place of a 1-based line and column of a text that is the value at `value`.
+    pub(super) fn inside(&self, value: Place, (line, column): (usize, usize)) -> Option<Place> {
+        let of_line = |line: usize, column: usize| Place { line, column, width: 1, last_line: line };
+        if value.last_line == value.line {
+            let quote = self.content(value.line)?.chars().nth(value.column.checked_sub(1)?)?;
+            let quoted = usize::from(quote == '"' || quote == '\'');
+            return (line == 1).then(|| of_line(value.line, value.column + quoted + column - 1));
+        }
+        // A block begins below its mark, and its first line says how far it is indented.
+        let indent = |line: &str| line.chars().take_while(|c| *c == ' ').count();
+        let mark = self.content(value.line)?.chars().nth(value.column.saturating_sub(1));
+        let start = value.line + usize::from(matches!(mark, Some('|' | '>')));
+        let has_text = |line: &usize| self.content(*line).is_some_and(|text| !text.trim().is_empty());
+        let first = (start..=value.last_line).find(has_text)?;
+        Some(of_line(first + line - 1, indent(self.content(first)?) + column))
+    }
+
     /// Where a word stands by itself between two columns of a line; the end may be `usize::MAX`.
     pub(super) fn word(&self, line: usize, from: usize, to: usize, word: &str) -> Option<Place> {
         let text: Vec<char> = self.content(line)?.chars().collect();

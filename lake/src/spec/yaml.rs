@@ -32,7 +32,15 @@ pub(super) fn read(text: &mut SpecText, yaml: &str, lookup: Lookup<'_>) -> (Opti
             Err(error) => {
                 let line = error.marker().line();
                 let reference = reader.text.content(line).is_some_and(|content| content.contains("${"));
-                let hint = reference.then_some("between `{` and `}` put a value with `${…}` in quotes");
+                let hint = match (reference, error.info().contains("tab")) {
+                    (true, _) => Some("between `{` and `}` put a value with `${…}` in quotes"),
+                    (_, true) => Some("indent with spaces"),
+                    _ => None,
+                };
+                let open = unclosed(reader.text, line);
+                let open = open.map(|open| format!("a bracket, brace or quote of line {open} is not closed"));
+                let hint = hint.map(str::to_owned).or(open);
+                let hint = hint.as_deref();
                 let column = error.marker().col() + 1;
                 reader.problem_on(line, format!("the YAML cannot be read: {}", error.info()), hint);
                 reader.problems.last_mut().into_iter().for_each(|problem| problem.column = Some(column));
@@ -130,7 +138,8 @@ impl<'a> Reader<'a> {
         }
         let expanded = expand(text, self.lookup);
         for (message, hint) in expanded.problems {
-            self.problems.push(Problem { line: Some(line), ..Problem::at(&path, message).hint(hint) });
+            let column = Some(span.start.col() + 1);
+            self.problems.push(Problem { line: Some(line), column, ..Problem::at(&path, message).hint(hint) });
         }
         for (value, reference) in expanded.taken {
             self.text.hide(value, reference);
@@ -246,10 +255,30 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A problem with the text itself.
     fn problem_on(&mut self, line: usize, message: String, hint: Option<&str>) {
         let problem = Problem::at(&SpecPath::root(), message);
         self.problems.push(Problem { line: Some(line), hint: hint.map(str::to_owned), ..problem });
     }
+}
+
+/// The nearest line before this one, or it, that opens more brackets or quotes than it closes.
+fn unclosed(text: &SpecText, line: usize) -> Option<usize> {
+    let is_open = |line: &usize| {
+        let (mut depth, mut quote) = (0, None);
+        for c in text.content(*line).unwrap_or_default().chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '"' | '\'') => quote = Some(c),
+                (None, '#') => break,
+                (None, '[' | '{') => depth += 1,
+                (None, ']' | '}') => depth -= 1,
+                _ => {}
+            }
+        }
+        depth > 0 || quote == Some('"')
+    };
+    (1..=line).rev().find(is_open)
 }
 
 /// Where a span of the parser is; what goes on below its first line has no width there.

@@ -15,6 +15,7 @@ mod sample;
 mod schema;
 mod status;
 mod table;
+mod test;
 mod validate;
 mod watch;
 
@@ -72,6 +73,7 @@ enum Command {
     Table(table::Args),
     Maintain(maintain::Args),
     Sample(sample::Args),
+    Test(test::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -118,6 +120,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Maintain(args) => maintain::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),
+        Command::Test(args) => test::run(project()?, args, printer).await,
         Command::Schema(args) => schema::run(args, printer),
         Command::Completions(args) => completions::run(args, printer),
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lake::report::{EXIT_DONE, counted, thousands};
+use lake::report::{EXIT_DONE, many, thousands};
 use serde_json::json;
 
 use crate::sample::{self, DEFAULT_DAYS, DEFAULT_ROWS, DEFAULT_SEED, Options};
@@ -48,13 +48,12 @@ pub(super) fn run(args: &Args, printer: &Printer) -> Result<u8, Failure> {
         printer.data(&format!("{told}\n"))?;
         return Ok(EXIT_DONE);
     }
-    let of = |number: u64, noun: &str| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
     printer.note(&format!(
         "{}: {}, {} of orders, {} of products, {} bytes\n",
         args.dir.display(),
-        of(written.files, "file"),
-        of(written.events, "event"),
-        of(written.products, "row"),
+        many(written.files, "file"),
+        many(written.events, "event"),
+        many(written.products, "row"),
         thousands(written.bytes),
     ));
     Ok(EXIT_DONE)

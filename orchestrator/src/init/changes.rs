@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lake::report::thousands;
+use lake::report::counted;
 use lake::schema::ColumnType;
 
 use super::records::{Column, Records};
@@ -18,17 +18,46 @@ const OPERATIONS: [(&str, &[&str]); 4] = [
 ];
 /// Names of columns that hold an operation.
 const OPERATION_NAMES: [&str; 12] = [
-    "op", "_op", "operation", "op_type", "optype", "change_type", "changetype", "action", "dml_type", "cdc_operation",
-    "row_kind", "kind",
+    "op",
+    "_op",
+    "operation",
+    "op_type",
+    "optype",
+    "change_type",
+    "changetype",
+    "action",
+    "dml_type",
+    "cdc_operation",
+    "row_kind",
+    "kind",
 ];
 /// Names of columns that mark deleted rows by a value, and by being there.
 const FLAG_NAMES: [&str; 5] = ["is_deleted", "deleted", "_deleted", "isdeleted", "deleted_flag"];
 const DELETED_AT_NAMES: [&str; 5] = ["deleted_at", "deletedat", "delete_time", "deleted_on", "_deleted_at"];
 /// Names of columns that order changes, the best first.
 const SEQUENCE_NAMES: [&str; 22] = [
-    "updated_at", "updatedat", "last_updated", "update_time", "modified_at", "last_modified", "modified", "changed_at",
-    "change_time", "updated", "commit_ts", "committed_at", "commit_timestamp", "transact_id", "event_time", "event_ts",
-    "ts", "timestamp", "lsn", "scn", "version", "seq",
+    "updated_at",
+    "updatedat",
+    "last_updated",
+    "update_time",
+    "modified_at",
+    "last_modified",
+    "modified",
+    "changed_at",
+    "change_time",
+    "updated",
+    "commit_ts",
+    "committed_at",
+    "commit_timestamp",
+    "transact_id",
+    "event_time",
+    "event_ts",
+    "ts",
+    "timestamp",
+    "lsn",
+    "scn",
+    "version",
+    "seq",
 ];
 /// The part of the rows whose key must be there.
 const FILLED_SHARE: f64 = 0.99;
@@ -81,7 +110,9 @@ pub(super) fn deletes(records: &Records) -> Option<Deletes> {
         let parts = lists.into_iter().filter_map(|(name, values)| match (values.is_empty(), name) {
             (true, "truncate") => None,
             (true, _) => Some(format!("{name}: [{}]", usual(name))),
-            (false, _) => Some(format!("{name}: [{}]", values.iter().map(|value| scalar(value)).collect::<Vec<_>>().join(", "))),
+            (false, _) => {
+                Some(format!("{name}: [{}]", values.iter().map(|value| scalar(value)).collect::<Vec<_>>().join(", ")))
+            }
         });
         let line = format!("op: {{column: {}, {}}}", scalar(&column.name), parts.collect::<Vec<_>>().join(", "));
         let reason = format!("its values: {}", values.join(", "));
@@ -157,7 +188,7 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
         names: names.iter().map(|column| column.name.clone()).collect(),
         reason,
     };
-    let shown = thousands(rows as u64);
+    let shown = counted(rows, "row");
     let best = |candidates: &[&Column]| -> Option<Column> {
         let mut ranked: Vec<&Column> = candidates.to_vec();
         ranked.sort_by_key(|column| std::cmp::Reverse(score(column)));
@@ -167,7 +198,7 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
     let named: Vec<&Column> = usable.iter().copied().filter(|column| score(column) > 0).collect();
     // Several rows of one key are its changes, or the same list on several days.
     if let Some(column) = best(&unique).filter(|column| rows > 1 && score(column) > 0) {
-        return told(&[&column], format!("unique in {shown} rows"));
+        return told(&[&column], format!("unique in {shown}"));
     }
     let order = sequence.and_then(|name| records.column(name));
     let told_by_order = |parts: &[&Column]| {
@@ -175,18 +206,18 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
         unique_share(&with_order, records) >= FILLED_SHARE || once_per_file(parts, records)
     };
     if let Some(column) = best(&named.iter().copied().filter(|column| told_by_order(&[column])).collect::<Vec<_>>()) {
-        let distinct = thousands(distinct(&[&column], records) as u64);
-        return told(&[&column], format!("by its name: {distinct} keys in {shown} rows"));
+        let distinct = counted(distinct(&[&column], records), "key");
+        return told(&[&column], format!("by its name: {distinct} in {shown}"));
     }
     for (at, one) in named.iter().enumerate() {
         for other in &named[at + 1..] {
             if is_unique(&[one, other], records) || told_by_order(&[one, other]) {
-                return told(&[one, other], format!("together unique in {shown} rows"));
+                return told(&[one, other], format!("together unique in {shown}"));
             }
         }
     }
     if let Some(column) = unique.first().filter(|_| rows > 1) {
-        return told(&[column], format!("unique in {shown} rows"));
+        return told(&[column], format!("unique in {shown}"));
     }
     match (best(&named), usable.first().or(records.columns.iter().collect::<Vec<_>>().first())) {
         (Some(column), _) => told(&[&column], "by its name alone: check it".to_owned()),

@@ -332,7 +332,10 @@ mod tests {
             (r#"{"Op":"I","id":1}"#.to_owned(), "dms"),
             (r#"{"Op":"x","id":1}"#.to_owned(), ""),
             (format!(r#"{{"before":null,"after":{{"id":1}},"op":"c",{source}}}"#), "debezium"),
-            (format!(r#"{{"schema":{{}},"payload":{{"before":null,"after":{{"id":1}},"op":"c",{source}}}}}"#), "debezium"),
+            (
+                format!(r#"{{"schema":{{}},"payload":{{"before":null,"after":{{"id":1}},"op":"c",{source}}}}}"#),
+                "debezium",
+            ),
             (r#"{"after":"{}","op":"c","source":{"connector":"mongodb"}}"#.to_owned(), "debezium_mongodb"),
             (
                 r#"{"key":"{}","value":{"after":"{}","op":"c","source":{"connector":"mongodb"}}}"#.to_owned(),

@@ -151,7 +151,8 @@ fn shared(one: &Path, other: &Path) -> PathBuf {
 fn data_folder(below: &str) -> String {
     let folders: Vec<&str> = below.split('/').collect();
     let folders = &folders[..folders.len() - 1];
-    let is_part = |name: &&str| name.contains('=') || name.bytes().all(|byte| byte.is_ascii_digit() || b"-_T".contains(&byte));
+    let is_part =
+        |name: &&str| name.contains('=') || name.bytes().all(|byte| byte.is_ascii_digit() || b"-_T".contains(&byte));
     let end = folders.iter().position(|name| name.contains('=')).unwrap_or(folders.len());
     let kept = folders[..end].iter().rposition(|name| !is_part(name)).map_or(0, |last| last + 1);
     folders[..kept].join("/")
@@ -161,7 +162,10 @@ fn data_folder(below: &str) -> String {
 fn partitions(folder: &str, files: &[SampleFile]) -> Vec<String> {
     let keys = |file: &SampleFile| -> Vec<String> {
         let rest = file.below.strip_prefix(folder).unwrap_or(&file.below);
-        rest.split('/').filter_map(|part| Some(part.split_once('=')?.0.to_owned())).filter(|key| key != "partition").collect()
+        rest.split('/')
+            .filter_map(|part| Some(part.split_once('=')?.0.to_owned()))
+            .filter(|key| key != "partition")
+            .collect()
     };
     let first = files.first().map(keys).unwrap_or_default();
     match files.iter().all(|file| keys(file) == first) {
@@ -173,7 +177,8 @@ fn partitions(folder: &str, files: &[SampleFile]) -> Vec<String> {
 /// How the names of files begin: the part before the first digit.
 fn stem(below: &str) -> String {
     let name = below.rsplit('/').next().unwrap_or(below);
-    let name = name.split('.').next().filter(|first| !first.is_empty() && name.matches('.').count() < 3).unwrap_or(name);
+    let name =
+        name.split('.').next().filter(|first| !first.is_empty() && name.matches('.').count() < 3).unwrap_or(name);
     let end = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
     name[..end].trim_end_matches(['_', '-', '.', ' ', '+']).to_owned()
 }
@@ -203,7 +208,10 @@ fn by_stem(files: Vec<SampleFile>) -> Vec<(String, Vec<SampleFile>)> {
 fn columns_of(file: &SampleFile) -> Vec<String> {
     let source = source_of(&file.look);
     let batches = records(&file.path, &source, 20).map(|sample| sample.batches).unwrap_or_default();
-    batches.last().map(|batch| batch.schema().fields().iter().map(|field| field.name().clone()).collect()).unwrap_or_default()
+    batches
+        .last()
+        .map(|batch| batch.schema().fields().iter().map(|field| field.name().clone()).collect())
+        .unwrap_or_default()
 }
 
 /// A source that reads a file as it looks.
@@ -249,8 +257,11 @@ fn keep_apart(groups: &mut [Group]) {
         .collect();
     for (number, group) in groups.iter_mut().enumerate() {
         let filter = Filter::new(&group.include, &[], true);
-        for (folder, include, files) in kept.iter().enumerate().filter(|(other, _)| *other != number).map(|(_, kept)| kept) {
-            let below = |file: &String| file.strip_prefix(&group.folder).unwrap_or(file).trim_start_matches('/').to_owned();
+        for (folder, include, files) in
+            kept.iter().enumerate().filter(|(other, _)| *other != number).map(|(_, kept)| kept)
+        {
+            let below =
+                |file: &String| file.strip_prefix(&group.folder).unwrap_or(file).trim_start_matches('/').to_owned();
             let takes = files.iter().any(|file| file.starts_with(&group.folder) && filter.takes(&below(file)));
             if takes && *folder == group.folder {
                 group.exclude.extend(include.iter().filter(|glob| !group.include.contains(glob)).cloned());
@@ -288,7 +299,11 @@ mod tests {
     fn names_of_files_and_folders_tell_tables() {
         for (below, folder, begin) in [
             ("orders/orders_2024-05-01_am.csv", "orders", "orders"),
-            ("topics/shop.public.orders/partition=0/shop.public.orders+0+0000000000.json", "topics/shop.public.orders", "shop.public.orders"),
+            (
+                "topics/shop.public.orders/partition=0/shop.public.orders+0+0000000000.json",
+                "topics/shop.public.orders",
+                "shop.public.orders",
+            ),
             ("sales/2024/05/01/x.csv", "sales", "x"),
             ("sales/country=PT/dt=2024-05-01/part-0001.parquet", "sales", "part"),
             ("shop/orders/LOAD00000001.csv", "shop/orders", "LOAD"),

@@ -78,7 +78,8 @@ fn source(files: &[SampleFile], notes: &mut Vec<String>) -> Source {
         notes.push(format!("some bytes are no UTF-8: `encoding: {label}` is a guess"));
     }
     let texts: Vec<&Csv> = files.iter().filter_map(|file| file.look.csv.as_ref()).collect();
-    let Some(usual) = texts.iter().max_by_key(|csv| texts.iter().filter(|other| other.delimiter == csv.delimiter).count())
+    let Some(usual) =
+        texts.iter().max_by_key(|csv| texts.iter().filter(|other| other.delimiter == csv.delimiter).count())
     else {
         return source;
     };

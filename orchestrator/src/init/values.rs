@@ -134,12 +134,21 @@ impl Values<'_> {
         let within = |low: i64, high: i64| {
             numbers.iter().all(|value| value.parse::<i64>().is_ok_and(|number| (low..high).contains(&number)))
         };
-        let is_moment = ["_at", "_ts", "time", "date", "timestamp"].iter().any(|word| name.ends_with(word)) || name == "ts";
+        let is_moment =
+            ["_at", "_ts", "time", "date", "timestamp"].iter().any(|word| name.ends_with(word)) || name == "ts";
         if is_moment && within(1_000_000_000_000, 4_000_000_000_000) {
-            return Typed::new("timestamp_ms", ColumnType::Timestamp, "13 digits: milliseconds since 1970, by the look of it");
+            return Typed::new(
+                "timestamp_ms",
+                ColumnType::Timestamp,
+                "13 digits: milliseconds since 1970, by the look of it",
+            );
         }
         if is_moment && within(1_000_000_000_000_000, 4_000_000_000_000_000) {
-            return Typed::new("timestamp_us", ColumnType::Timestamp, "16 digits: microseconds since 1970, by the look of it");
+            return Typed::new(
+                "timestamp_us",
+                ColumnType::Timestamp,
+                "16 digits: microseconds since 1970, by the look of it",
+            );
         }
         if (name.contains("date") || name.contains("day")) && within(19_000_101, 21_000_101) {
             let dated = Typed { format: Some("%Y%m%d"), ..Typed::plain(ColumnType::Date, "a day as year, month, day") };
@@ -173,7 +182,8 @@ impl Values<'_> {
                 Some(self.proven(Typed { format: Some(format), ..Typed::plain(kind, reason) }, wrong))
             }
             [(one, ..), (other, kind, _), ..] => {
-                let reason = format!("a {kind} by `{one}` or by `{other}`: say which in `formats` and declare `{kind}`");
+                let reason =
+                    format!("a {kind} by `{one}` or by `{other}`: say which in `formats` and declare `{kind}`");
                 Some(Typed::plain(ColumnType::String, reason))
             }
         }
@@ -209,7 +219,8 @@ impl Values<'_> {
             return typed;
         }
         let all = thousands(self.values.len() as u64);
-        let bad = format!("{} of {all} values do not fit and go to quarantine", thousands(wrong as u64));
+        let verb = if wrong == 1 { "does not fit and goes" } else { "do not fit and go" };
+        let bad = format!("{} of {all} values {verb} to quarantine", thousands(wrong as u64));
         let reason = if typed.reason.is_empty() { bad } else { format!("{}; {bad}", typed.reason) };
         Typed { reason, ..typed }
     }
@@ -252,13 +263,10 @@ fn decimal(precision: usize, scale: usize) -> ColumnType {
 /// Digits before and after the point of a plain number: a sign, digits, a point, digits.
 fn digits(text: &str) -> Option<(usize, usize)> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    let (whole, fraction, exponent) = match fraction.split_once(['e', 'E']) {
-        Some((fraction, exponent)) => (whole, fraction, exponent),
-        None => (whole, fraction, "0"),
-    };
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_plain = !whole.is_empty() && all_digits(whole) && all_digits(fraction) && !unsigned.ends_with('.');
+    let is_plain = !whole.is_empty() && all_digits(whole) && all_digits(fraction) && !mantissa.ends_with('.');
     let exponent_digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
     if !is_plain || exponent_digits.is_empty() || !all_digits(exponent_digits) {
         return None;
@@ -321,7 +329,10 @@ mod tests {
         assert_eq!(kind(&["2024-05-01 10:00:00.123456"]), "timestamp");
         assert_eq!(kind(&["2024-05-01T10:00:00.1234567Z"]), "string");
         assert_eq!(told("x", &["31/12/2024", "01/02/2024"]), ("date".to_owned(), Some("%d/%m/%Y")));
-        assert_eq!(told("x", &["12/31/2024 10:00", "01/02/2024 11:30"]), ("timestamp".to_owned(), Some("%m/%d/%Y %H:%M")));
+        assert_eq!(
+            told("x", &["12/31/2024 10:00", "01/02/2024 11:30"]),
+            ("timestamp".to_owned(), Some("%m/%d/%Y %H:%M"))
+        );
         assert_eq!(kind(&["01/02/2024", "03/04/2024"]), "string", "nobody can tell");
         assert_eq!(told("order_date", &["20240501"]), ("date".to_owned(), Some("%Y%m%d")));
         assert_eq!(told("order_no", &["20240501"]).0, "bigint");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bronze::spec::{Csv, DuplicateColumns};
-use lake::report::{counted, thousands};
+use lake::report::{counted, many};
 use lake::schema::ColumnType;
 
 use super::groups::format_name;
@@ -14,8 +14,7 @@ const COMMENT_COLUMN: usize = 40;
 /// Examples of models at most.
 const MODELS_MAX: usize = 3;
 /// Words in the names of amounts, the best first.
-const AMOUNTS: [&str; 10] =
-    ["amount", "revenue", "total", "price", "value", "cost", "fee", "quantity", "qty", "units"];
+const AMOUNTS: [&str; 10] = ["amount", "revenue", "total", "price", "value", "cost", "fee", "quantity", "qty", "units"];
 
 /// The whole spec.
 pub(super) fn spec(name: &str, landing: &str, from: &str, guesses: &[Guess]) -> String {
@@ -34,7 +33,8 @@ pub(super) fn spec(name: &str, landing: &str, from: &str, guesses: &[Guess]) -> 
     line(&mut out, "timezone: UTC", "says when a day begins, and what times without an offset mean");
     out.push_str("\nbronze:\n");
     guesses.iter().for_each(|guess| source(&mut out, guess));
-    let tables: Vec<(&Guess, &Table)> = guesses.iter().filter_map(|guess| Some((guess, guess.table.as_ref()?))).collect();
+    let tables: Vec<(&Guess, &Table)> =
+        guesses.iter().filter_map(|guess| Some((guess, guess.table.as_ref()?))).collect();
     if !tables.is_empty() {
         out.push_str("\nsilver:\n");
     }
@@ -54,7 +54,9 @@ fn source(out: &mut String, guess: &Guess) {
     let packed = compression.map(|name| format!(", {name} is told by itself")).unwrap_or_default();
     let seen = format!("{}, {} looked at{packed}", counted(group.files.len(), "file"), counted(guess.rows, "record"));
     line(out, &format!("  {}:", group.name), &seen);
-    guess.notes.iter().for_each(|note| drop(writeln!(out, "    # {}", note.replace('\n', " "))));
+    for note in &guess.notes {
+        let _ = writeln!(out, "    # {}", note.replace('\n', " "));
+    }
     let path = if group.folder.is_empty() { "./".to_owned() } else { format!("{}/", group.folder) };
     let _ = writeln!(out, "    path: {}", scalar(&path));
     for (key, globs) in [("include", &group.include), ("exclude", &group.exclude)] {
@@ -106,7 +108,9 @@ fn table(out: &mut String, name: &str, table: &Table) {
         line(out, &format!("    {}", deletes.line), &deletes.reason);
     }
     if table.are_extracts {
-        out.push_str("    # Each file looks like a list of everything. A row that the next one lacks goes away with:\n");
+        out.push_str(
+            "    # Each file looks like a list of everything. A row that the next one lacks goes away with:\n",
+        );
         out.push_str("    # from_snapshot: true\n");
     }
     line(out, &format!("    keys: {}", list(&table.keys.names)), &table.keys.reason);
@@ -150,10 +154,10 @@ fn model(name: &str, table: &Table) -> Option<String> {
     };
     let day = with(ColumnType::Date).or_else(|| with(ColumnType::Timestamp))?;
     let numbers: Vec<&Declared> = table.columns.iter().filter(is_free).filter(|column| is_number(column)).collect();
-    let amount = AMOUNTS.iter().find_map(|word| {
-        numbers.iter().find(|column| column.name.to_lowercase().contains(word))
-    });
-    let decimal = || numbers.iter().find(|column| matches!(column.typed.kind, ColumnType::Decimal(_, scale) if scale > 0));
+    let amount =
+        AMOUNTS.iter().find_map(|word| numbers.iter().find(|column| column.name.to_lowercase().contains(word)));
+    let decimal =
+        || numbers.iter().find(|column| matches!(column.typed.kind, ColumnType::Decimal(_, scale) if scale > 0));
     let amount = amount.or_else(decimal)?;
     let day_sql = match day.typed.kind {
         ColumnType::Timestamp => format!("CAST({} AT TIME ZONE 'UTC' AS DATE)", sql(&day.name)),
@@ -212,8 +216,20 @@ fn quoted(text: &str) -> String {
 /// An identifier of SQL, in quotes where it needs them.
 fn sql(name: &str) -> String {
     const WORDS: [&str; 14] = [
-        "date", "timestamp", "time", "day", "order", "group", "select", "from", "value", "values", "total", "user",
-        "end", "desc",
+        "date",
+        "timestamp",
+        "time",
+        "day",
+        "order",
+        "group",
+        "select",
+        "from",
+        "value",
+        "values",
+        "total",
+        "user",
+        "end",
+        "desc",
     ];
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -229,11 +245,11 @@ pub(super) fn summary(guesses: &[Guess]) -> String {
     let tables = guesses.iter().filter(|guess| guess.table.is_some()).count();
     let files: usize = guesses.iter().map(|guess| guess.group.files.len()).sum();
     format!(
-        "{} and {} from {}, {} records looked at",
+        "{} and {} from {}, {} looked at",
         counted(guesses.len(), "source"),
         counted(tables, "table"),
         counted(files, "file"),
-        thousands(rows)
+        many(rows, "record")
     )
 }
 
@@ -243,10 +259,14 @@ mod tests {
 
     #[test]
     fn texts_keep_their_meaning_in_yaml() {
-        for text in ["orders/", "Order ID", "true", "1.5", "a: b", "#x", "${HOME}", "é", "", "'", "-x", "op,x", "%d/%m"] {
+        for text in ["orders/", "Order ID", "true", "1.5", "a: b", "#x", "${HOME}", "é", "", "'", "-x", "op,x", "%d/%m"]
+        {
             let back: String = serde_yaml::from_str(&scalar(text)).expect("YAML");
             assert_eq!(back.replace("$${", "${"), text);
         }
-        assert_eq!((sql("amount"), sql("Order ID"), sql("date")), ("amount".into(), "\"Order ID\"".into(), "\"date\"".into()));
+        assert_eq!(
+            (sql("amount"), sql("Order ID"), sql("date")),
+            ("amount".into(), "\"Order ID\"".into(), "\"date\"".into())
+        );
     }
 }

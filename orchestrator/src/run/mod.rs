@@ -36,7 +36,7 @@ use recorder::{Recorder, write_along};
 use units::{room, units};
 
 pub(crate) use policy::Policy;
-pub(crate) use progress::for_stderr;
+pub(crate) use progress::{Silent, for_stderr};
 pub(crate) use run_if::RunIf;
 pub(crate) use signals::stops;
 pub(crate) use turn::{Turn, turn, while_held};
@@ -137,7 +137,8 @@ pub(crate) async fn run(
     if !waited_for.is_empty() {
         begun.record_wait(&waited_for, asked_at);
     }
-    match turn {
+    let events = begun.context.events.clone();
+    let finished = match turn {
         Turn::Now(lease) => while_held(lease, begun.work(units, stop, progress)).await,
         Turn::Taken(others) => {
             let because = format!("{others} is at work, and `queue` is false");
@@ -148,7 +149,14 @@ pub(crate) async fn run(
             begun.context.stop.raise();
             begun.work(units, stop, progress).await
         }
-    }
+    };
+    // Whoever is told finds the run in the event log, and holds up no other run.
+    let Finished { summary, recorded } = finished;
+    let recorded = match crate::notify::tell(project, &summary, &events, place.lake.clock()).await {
+        true => recorded.and(events.flush(&place.lake).await),
+        false => recorded,
+    };
+    Finished { summary, recorded }
 }
 
 /// A run from the moment at which it is its turn.

@@ -22,6 +22,16 @@ pub(crate) fn for_stderr() -> Box<dyn Observer> {
     }
 }
 
+/// Nobody watches.
+pub(crate) struct Silent;
+
+impl Observer for Silent {
+    fn started(&mut self, _: &TableName, _: &Meter) {}
+    fn retrying(&mut self, _: &TableName, _: u32, _: Duration, _: &Error) {}
+    fn ended(&mut self, _: &TaskOutcome) {}
+    fn stopping(&mut self, _: usize) {}
+}
+
 /// A line per running task, with its rows and time so far.
 struct Live {
     bars: MultiProgress,

@@ -15,4 +15,5 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use dice::Dice;
 pub(crate) use generate::{DEFAULT_DAYS, DEFAULT_ROWS, DEFAULT_SEED, Options, generate};

@@ -12,6 +12,8 @@ mod quality_tests;
 mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wrong_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ fn sections() -> Vec<(&'static str, Value)> {
         ("gold", of::<gold::spec::Table>()),
         ("maintenance", of::<lake::spec::Maintenance>()),
         ("tasks", of::<super::overrides::Raw>()),
+        ("notification", of::<lake::spec::Notification>()),
     ]
 }
 

@@ -117,7 +117,9 @@ fn values(object: &mut Map<String, Value>) {
 /// Allows a key without a value.
 fn or_nothing(property: &mut Value) {
     let Value::Object(object) = property else { return };
-    let takes_null = |schema: &Value| schema["type"] == "null" || schema["type"].as_array().is_some_and(|t| t.contains(&json!("null")));
+    let takes_null = |schema: &Value| {
+        schema["type"] == "null" || schema["type"].as_array().is_some_and(|t| t.contains(&json!("null")))
+    };
     let choices = object.get("anyOf").and_then(Value::as_array);
     if takes_null(&Value::Object(object.clone())) || choices.is_some_and(|choices| choices.iter().any(takes_null)) {
         return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bronze::watch::Notice;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use lake::report::{RunSummary, TaskOutcome, TaskState, TaskStatus, counted, duration, thousands};
+use lake::report::{RunSummary, TaskOutcome, TaskState, TaskStatus, counted, duration, many, thousands};
 use lake::{Error, Layer, TableName};
 
 use crate::spec::{Job, Task};
@@ -133,12 +133,12 @@ fn task_news(task: &TaskOutcome) -> Option<String> {
     match task.status {
         TaskStatus::UpToDate | TaskStatus::Excluded => None,
         TaskStatus::Succeeded if figures.files > 0 => {
-            let files = counted(usize::try_from(figures.files).unwrap_or(usize::MAX), "file");
-            Some(format!("{name} {files}, {} rows{refused}", thousands(figures.appended)))
+            let files = many(figures.files, "file");
+            Some(format!("{name} {files}, {}{refused}", many(figures.appended, "row")))
         }
         TaskStatus::Succeeded => {
             let rows = figures.applied + figures.written;
-            Some(format!("{name} {} rows{refused}", thousands(rows)))
+            Some(format!("{name} {}{refused}", many(rows, "row")))
         }
         TaskStatus::Failed => {
             let error = task.error.as_ref().map(|error| {

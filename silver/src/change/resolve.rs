@@ -11,6 +11,7 @@ use lake::spec::did_you_mean;
 use lake::{Error, Result, TableName, columns};
 
 use super::derived::Derived;
+use super::notes::glued;
 use super::view::View;
 use crate::plan::{Columns, Operation, SequencePart, TablePlan, sequence_type_of};
 use crate::sequence::{SequenceType, cast_sequence};
@@ -272,7 +273,7 @@ impl Finder<'_> {
 
     fn absent(&self, name: &str, what: &str) -> Error {
         let error = Error::spec(format!("{} has no column `{name}`, the {what} of the table", self.source_name));
-        match did_you_mean(name, self.known()) {
+        match glued(name, self.known(), &self.source_name).or_else(|| did_you_mean(name, self.known())) {
             Some(hint) => error.hint(hint),
             None => error,
         }

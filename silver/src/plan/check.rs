@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use chrono_tz::Tz;
 use lake::columns;
-use lake::schema::{ColumnType, TYPE_NAMES};
+use lake::schema::{ColumnType, TYPE_NAMES, type_meant};
 use lake::session::Session;
 use lake::spec::{Entry, Problem, Problems, SpecPath};
 use lake::upsert::WriteMode;
@@ -83,7 +83,7 @@ impl Check<'_> {
                 self.problems.add(Problem::at(&path, format!("`{value}` is a value of `{other}` as well")));
             }
         }
-        if all.is_empty() {
+        if all.is_empty() && !self.problems.any_below(&self.at("op")) {
             let hint = "for example: op: {column: op, insert: [I], update: [U], delete: [D]}";
             self.problems.add(Problem::at(&self.at("op"), "no value means anything").hint(hint));
         }
@@ -154,7 +154,12 @@ impl Check<'_> {
                 let known = TYPE_NAMES.iter().chain(WRITTEN_TYPE_NAMES);
                 let known = known.map(|name| name.split('(').next().unwrap_or(name));
                 let problem = Problem::at(&self.entry.path.key("columns").key(name), message);
-                self.problems.add(problem.did_you_mean(word, known));
+                self.problems.add(match type_meant(word) {
+                    Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
+                    // The type is known, and what stands in its parentheses is wrong.
+                    None if known.clone().any(|known| known == word) => problem.hint("for example `decimal(18,2)`"),
+                    None => problem.did_you_mean(word, known),
+                });
                 None
             }
         });
@@ -179,7 +184,9 @@ impl Check<'_> {
 
     pub(super) fn keys(&mut self, columns: &Columns) {
         let names = columns.names();
-        for key in self.entry.raw.keys.iter().filter(|key| !names.contains(&key.as_str())) {
+        // Without columns that is what is told.
+        let unknown = |key: &&String| !names.is_empty() && !names.contains(&key.as_str());
+        for key in self.entry.raw.keys.iter().filter(unknown) {
             let problem = Problem::at(&self.at("keys"), format!("key `{key}` is not a column of the table"));
             self.problems.add(problem.did_you_mean(key, names.iter().copied()));
         }
@@ -327,13 +334,9 @@ impl Check<'_> {
             if let Err(error) = checked.map(drop)
                 && !expectation.check.trim().is_empty()
             {
-                let cause = error.causes().into_iter().next();
-                let message = format!("`{}` is not a condition on the columns of the table", expectation.check);
+                let message = error.causes().into_iter().next().unwrap_or_else(|| error.to_string());
                 let problem = Problem::at(&path.key(name).key("check"), message);
-                self.problems.add(match cause {
-                    Some(cause) => problem.hint(cause),
-                    None => problem,
-                });
+                self.problems.add(Problem { hint: error.hint_text().map(str::to_owned), ..problem });
             }
         }
     }
