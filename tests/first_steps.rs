@@ -107,15 +107,14 @@ fn a_spec_about_the_sample_of_this_repository_makes_its_tables() {
 
 #[test]
 fn specs_about_the_examples_make_their_tables() {
-    for name in ["debezium", "dms"] {
+    // Of so few records one with `abc` among its amounts makes them texts.
+    for (name, orders) in [("debezium", 3), ("dms", 4)] {
         let folder = workspace().join("examples").join(name);
-        let example = Project::of(&folder);
-        example.run();
         let project = without_spec();
         project.land_folder(&folder.join("landing"), None);
         let spec = guessed(&project);
         assert!(spec.contains(&format!("    cdc: {name} ")), "{name}\n{spec}");
-        assert_eq!(project.count("silver.orders"), example.count("silver.orders"), "{name}\n{spec}");
+        assert_eq!(project.count("silver.orders"), orders, "{name}\n{spec}");
     }
 }
 

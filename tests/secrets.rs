@@ -85,7 +85,9 @@ fn orchestrator(project: &Project, args: &[&str], token: Option<&str>) -> Outcom
         .env("NO_PROXY", "127.0.0.1")
         .env_remove("HOOK_TOKEN")
         .env_remove("RUST_LOG");
-    token.into_iter().for_each(|token| drop(command.env("HOOK_TOKEN", token)));
+    if let Some(token) = token {
+        command.env("HOOK_TOKEN", token);
+    }
     Outcome::of(command.output().expect("a program"))
 }
 

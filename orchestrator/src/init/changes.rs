@@ -219,7 +219,16 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
     if let Some(column) = unique.first().filter(|_| rows > 1) {
         return told(&[column], format!("unique in {shown}"));
     }
-    match (best(&named), usable.first().or(records.columns.iter().collect::<Vec<_>>().first())) {
+    let free: Vec<&Column> = usable.iter().copied().filter(|column| Some(column.name.as_str()) != sequence).collect();
+    if let Some(column) = free.iter().find(|column| told_by_order(&[column])) {
+        return told(&[column], format!("with the sequence unique in {shown}"));
+    }
+    // A key that some records lack, such as those of a truncate, is one all the same.
+    let by_name: Vec<&Column> = columns.iter().map(|(column, _)| *column).filter(|column| score(column) > 0).collect();
+    match (
+        best(&named).or_else(|| best(&by_name)),
+        free.first().copied().or(columns.first().map(|(column, _)| *column)),
+    ) {
         (Some(column), _) => told(&[&column], "by its name alone: check it".to_owned()),
         (None, Some(column)) => told(&[column], "the first column, for want of a better one: check it".to_owned()),
         (None, None) => Keys { names: Vec::new(), reason: String::new() },

@@ -162,6 +162,10 @@ fn table(name: &str, records: &Records, source: &mut Source, zone: Tz) -> Table 
         })
         .collect();
     let mut tokens: Vec<&str> = types.iter().flat_map(|typed| typed.null_tokens.iter().copied()).collect();
+    // What DMS writes for null, unless it was told another word.
+    if preset == "dms" && columns.iter().any(|column| column.present().any(|value| value == "NULL")) {
+        tokens.push("NULL");
+    }
     tokens.sort_unstable();
     tokens.dedup();
     if let Some(csv) = &mut source.csv {

@@ -95,7 +95,7 @@ fn dialect(out: &mut String, csv: &Csv) {
     }
     if !csv.null_values.is_empty() {
         let nulls: Vec<String> = csv.null_values.iter().map(|value| quoted(value)).collect();
-        line(out, &format!("      null_values: [{}]", nulls.join(", ")), "among numbers and dates");
+        line(out, &format!("      null_values: [{}]", nulls.join(", ")), "where values are missing");
     }
 }
 
