@@ -113,7 +113,7 @@ impl SpecText {
         let edges = |at: usize| {
             let before = at.checked_sub(1).and_then(|before| text.get(before));
             let (first, last) = (is_part(wanted.first()), is_part(wanted.last()));
-            !(first && is_part(before)) && !(last && is_part(text.get(at + wanted.len())))
+            !(first && is_part(before) || last && is_part(text.get(at + wanted.len())))
         };
         let end = text.len().min(to.saturating_sub(1));
         let starts = from.saturating_sub(1)..(end + 1).saturating_sub(wanted.len());

@@ -99,6 +99,7 @@ impl<'a> Reader<'a> {
             Event::DocumentStart(_) if self.value.is_some() => {
                 let message = "a spec is one YAML document, and a second one begins here";
                 self.problem_on(line, message.to_owned(), Some("remove the line `---`"));
+                self.problems.last_mut().into_iter().for_each(|problem| problem.column = Some(1));
                 return false;
             }
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
@@ -182,7 +183,8 @@ impl<'a> Reader<'a> {
         if self.awaits_key() {
             let path = self.next_container();
             let problem = Problem::at(&path, "a key must be a name, and this is a list or mapping");
-            self.problems.push(Problem { line: Some(line), ..problem.hint("put braces and brackets in quotes") });
+            let (problem, column) = (problem.hint("put braces and brackets in quotes"), Some(start.start.col() + 1));
+            self.problems.push(Problem { line: Some(line), column, ..problem });
             self.open.push(Open { path, anchor: 0, kind: Kind::Refused, start });
             return;
         }

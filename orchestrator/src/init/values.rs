@@ -191,7 +191,7 @@ impl Values<'_> {
 
     fn text(&self) -> Typed {
         let is_nested = self.values.iter().all(|value| value.starts_with(['{', '[']));
-        let base64 = |value: &&str| value.len() % 4 == 0 && value.ends_with('=') && value.len() <= 24;
+        let base64 = |value: &&str| value.len().is_multiple_of(4) && value.ends_with('=') && value.len() <= 24;
         let reason = match () {
             () if is_nested => "JSON; a path takes a part of it: `column_names: {city: address.city}`",
             () if self.values.iter().all(base64) => "base64? a decimal of Debezium would be `decimal_base64(p,s)`",

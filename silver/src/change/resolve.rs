@@ -273,7 +273,7 @@ impl Finder<'_> {
 
     fn absent(&self, name: &str, what: &str) -> Error {
         let error = Error::spec(format!("{} has no column `{name}`, the {what} of the table", self.source_name));
-        match glued(name, self.known(), &self.source_name).or_else(|| did_you_mean(name, self.known())) {
+        match glued(name, self.known(), self.source_name).or_else(|| did_you_mean(name, self.known())) {
             Some(hint) => error.hint(hint),
             None => error,
         }
