@@ -115,6 +115,19 @@ fn a_repair_runs_what_failed_and_what_depends_on_it_by_the_present_spec() {
 }
 
 #[test]
+fn the_latest_run_is_the_one_that_began_last() {
+    // Read by several threads, rows come in any order that is not asked for.
+    let project = Project::new(&SPEC.replace("{threads: 1}", "{threads: 4}"));
+    land(&project, "1", "10");
+    let ids: Vec<String> = (0..5).map(|_| project.run().run_id).collect();
+    assert_eq!(shown(&project, "latest")["run_id"], ids[4].as_str());
+    let list = project.orchestrator(&["runs", "--limit", "3", "--output", "json"]).expect(0);
+    let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
+    let listed: Vec<&str> = list.as_array().expect("runs").iter().filter_map(|run| run["run_id"].as_str()).collect();
+    assert_eq!(listed, [ids[4].as_str(), &ids[3], &ids[2]]);
+}
+
+#[test]
 fn a_run_is_recorded_with_versions_bytes_files_and_errors() {
     let strict = SPEC.replace("keys: [id], columns", "keys: [id], on_cast_error: fail, columns");
     let project = Project::new(&strict);

@@ -35,7 +35,7 @@ pub(crate) struct Line {
 /// # Errors
 /// [`lake::ErrorKind::Store`] or [`lake::ErrorKind::Table`] when the event log cannot be read.
 pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
-    let newest = format!("SELECT run_id FROM ({}) LIMIT {limit}", newest_runs());
+    let newest = newest_runs(limit);
     let sql = format!(
         "SELECT {EVENT} FROM event_log \
          WHERE kind IN ('{RUN_STARTED}', '{RUN_ENDED}') AND run_id IN ({newest}) ORDER BY run_id, event_number"
@@ -63,7 +63,7 @@ pub(crate) async fn runs(lake: &Lake, limit: usize) -> Result<Vec<Line>> {
 pub(crate) async fn run(lake: &Lake, wanted: &str) -> Result<Option<Recorded>> {
     let text = wanted.replace('\'', "''");
     let chosen = match wanted {
-        "latest" | "last" => format!("SELECT run_id FROM ({}) LIMIT 1", newest_runs()),
+        "latest" | "last" => newest_runs(1),
         _ => format!("SELECT DISTINCT run_id FROM event_log WHERE starts_with(run_id, '{text}') LIMIT 2"),
     };
     let mut ids: Vec<String> = Vec::new();
@@ -102,12 +102,11 @@ pub(crate) async fn last_of_tasks(lake: &Lake) -> Result<BTreeMap<String, Event>
     Ok(last)
 }
 
-/// All runs, the one that began last first.
-fn newest_runs() -> String {
-    format!(
-        "SELECT run_id, min(at) AS began FROM event_log WHERE kind = '{RUN_STARTED}' GROUP BY run_id \
-         ORDER BY began DESC, run_id DESC"
-    )
+/// The runs that began last, the last one first.
+fn newest_runs(limit: usize) -> String {
+    let begins = format!("SELECT run_id, min(at) AS began FROM event_log WHERE kind = '{RUN_STARTED}' GROUP BY run_id");
+    // The order stands beside the limit: that of a subquery is none.
+    format!("SELECT run_id FROM ({begins}) ORDER BY began DESC, run_id DESC LIMIT {limit}")
 }
 
 /// The runs that hold a lease. Where that cannot be known, none.
