@@ -60,6 +60,8 @@ enum Other {
     DeleteHere,
     RestoreHere,
     SetHere,
+    /// A copy of the table without a row takes its place.
+    SwapHere,
     DeleteOurs,
     DeleteElsewhere,
     DeleteAll,
@@ -68,7 +70,7 @@ enum Other {
     Vacuum,
 }
 
-const OTHERS: [Other; 12] = [
+const OTHERS: [Other; 13] = [
     Other::Run,
     Other::Append,
     Other::Optimize,
@@ -76,6 +78,7 @@ const OTHERS: [Other; 12] = [
     Other::DeleteHere,
     Other::RestoreHere,
     Other::SetHere,
+    Other::SwapHere,
     Other::DeleteOurs,
     Other::DeleteElsewhere,
     Other::DeleteAll,
@@ -98,7 +101,7 @@ impl Other {
             Self::Append => drop(rows.insert(7, 9)),
             Self::AppendTheNew => drop(rows.insert(9, 11)),
             Self::DeleteOurs | Self::DeleteHere => drop(rows.remove(&1)),
-            Self::DeleteElsewhere => drop(rows.remove(&6)),
+            Self::DeleteElsewhere | Self::SwapHere => drop(rows.remove(&6)),
             Self::DeleteAll => rows.clear(),
             Self::Restore | Self::RestoreHere => *rows = rows_of(&FILES[..2]),
             Self::Run | Self::Optimize | Self::OptimizeHere | Self::SetHere | Self::Vacuum => {}
@@ -117,6 +120,12 @@ impl Other {
             Self::DeleteHere => Some(&["delete", "silver.t", "--where", "id = 1", "--yes"]),
             Self::RestoreHere => Some(&["restore", "silver.t", "--version", &version, "--keep-offset", "--yes"]),
             Self::SetHere => Some(&["set", "silver.t", "owner=us"]),
+            Self::SwapHere => {
+                let table = |args: &[&str]| project.orchestrator(&[&["table"], args].concat()).expect(0);
+                table(&["clone", "silver.t", "--as", "silver.other"]);
+                table(&["delete", "silver.other", "--where", "id = 6", "--yes"]);
+                Some(&["swap", "silver.other", "silver.t", "--yes"])
+            }
             _ => None,
         };
         if let Some(args) = here {
@@ -140,9 +149,12 @@ impl Other {
                     let vacuum = delta.vacuum().with_retention_period(Duration::zero());
                     vacuum.with_enforce_retention_duration(false).await.map(drop)
                 }
-                Self::Run | Self::OptimizeHere | Self::DeleteHere | Self::RestoreHere | Self::SetHere => {
-                    unreachable!("they are programs")
-                }
+                Self::Run
+                | Self::OptimizeHere
+                | Self::DeleteHere
+                | Self::RestoreHere
+                | Self::SetHere
+                | Self::SwapHere => unreachable!("they are programs"),
             }
         });
         done.map_err(|error| error.to_string())
@@ -198,6 +210,61 @@ fn files_are_put_together_beside_another_writer() {
                 apply(&mut rows, FILES[3]);
             }
             assert_holds(&project, &rows);
+        });
+    }
+}
+
+/// What people do by hand: the command, its fault point, and the ids that are left of 1 to 6.
+const BY_HAND: [(&str, &[&str], &str); 5] = [
+    ("delete", &["delete", "silver.t", "--where", "id = 1", "--yes"], "delete_committed"),
+    ("delete another", &["delete", "silver.t", "--where", "id = 5", "--yes"], "delete_committed"),
+    ("restore", &["restore", "silver.t", "--version", "2", "--keep-offset", "--yes"], "restore_committed"),
+    ("set", &["set", "silver.t", "owner=us"], "settings_committed"),
+    ("swap", &["swap", "silver.other", "silver.t", "--yes"], "swap_committed"),
+];
+
+#[test]
+fn two_changes_by_hand_happen_one_after_the_other() {
+    for mode in ["copy_on_write", "merge_on_read"] {
+        let base = base(mode);
+        let table = |project: &Project, args: &[&str]| project.orchestrator(&[&["table"], args].concat()).expect(0);
+        table(&base, &["clone", "silver.t", "--as", "silver.other"]);
+        table(&base, &["delete", "silver.other", "--where", "id = 6", "--yes"]);
+        let mut pairs = Vec::new();
+        for first in 0..BY_HAND.len() {
+            pairs.extend((0..BY_HAND.len()).flat_map(|second| [(first, second, false), (first, second, true)]));
+        }
+        // In the order in which they are committed.
+        let fold = |rows: &mut Rows, place: usize| match BY_HAND[place].0 {
+            "delete" => drop(rows.remove(&1)),
+            "delete another" => drop(rows.remove(&5)),
+            "restore" => *rows = rows_of(&FILES[..2]),
+            "swap" => {
+                *rows = rows_of(&FILES[..3]);
+                rows.remove(&6);
+            }
+            _ => {}
+        };
+        let name = |(held, other, is_lost): &(usize, usize, bool)| {
+            format!("{mode} {} held, {} (lost {is_lost})", BY_HAND[*held].0, BY_HAND[*other].0)
+        };
+        parallel::all("by hand", &pairs, name, |(held, other, is_lost)| {
+            let project = base.copy();
+            let (_, args, point) = BY_HAND[*held];
+            let args = [&["table"], args].concat();
+            // One waits before its commit, or has committed and does not hear of it; the other comes then.
+            let action = if *is_lost { "lost" } else { "hold" };
+            let (running, waits) = start_held(&project, "orchestrator", &args, &format!("{point}:{action}"));
+            table(&project, BY_HAND[*other].1);
+            drop(waits);
+            running.wait().expect(0);
+            let mut rows = rows_of(&FILES[..3]);
+            let order = if *is_lost { [*held, *other] } else { [*other, *held] };
+            order.into_iter().for_each(|place| fold(&mut rows, place));
+            project.silver(&["run"]).expect(0);
+            apply(&mut rows, FILES[3]);
+            assert_holds(&project, &rows);
+            project.orchestrator(&["table", "verify", "silver.t"]).expect(0);
         });
     }
 }
