@@ -331,6 +331,32 @@ fn what_other_programs_made_is_read_or_refused_with_the_name_of_the_feature() {
     for args in [&["describe", "gold.foreign"] as &[&str], &["verify", "gold.foreign"], &["sample", "gold.foreign"]] {
         fails(&project, 1, args, &["fancyFeature"]);
     }
+    // Columns that have other names in files are read, and not changed.
+    let mapped = project.table_folder("gold.mapped");
+    fs::create_dir_all(&mapped).expect("a folder");
+    let url = deltalake::ensure_table_uri(mapped.to_str().expect("UTF-8")).expect("a URL");
+    let ids: arrow::array::ArrayRef = std::sync::Arc::new(arrow::array::Int64Array::from(vec![1, 2, 3]));
+    let rows = arrow::array::RecordBatch::try_from_iter([("an id", ids)]).expect("rows");
+    let write = async {
+        let table = deltalake::DeltaTable::try_from_url(url).await?;
+        table.write(vec![rows]).with_configuration([("delta.columnMapping.mode", Some("name"))]).await
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(write).expect("a table with mapped columns");
+    assert_eq!(json_of(&project, &["sample", "gold.mapped"]), json!([{"an id": 1}, {"an id": 2}, {"an id": 3}]));
+    for args in [
+        &["delete", "gold.mapped", "--where", "true", "--yes"] as &[&str],
+        &["clone", "gold.mapped", "--as", "gold.copy"],
+        &["changes", "gold.mapped", "--from", "0"],
+    ] {
+        fails(&project, 1, args, &["mapped to other names"]);
+    }
+    fails(
+        &project,
+        0,
+        &["verify", "gold.mapped"],
+        &["ok      gold.mapped version 0, 1 file, 3 rows", "were not opened"],
+    );
     // One that writers must know, and readers need not.
     commit(r#"{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["identityColumns"]}"#, "{}");
     assert_eq!(json_of(&project, &["sample", "gold.foreign"]), json!([]));

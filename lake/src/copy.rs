@@ -20,6 +20,7 @@ use crate::listing::add_of;
 use crate::names::{RunId, TableName};
 use crate::rules::{self, Kind, Rule};
 use crate::table::Table;
+use crate::upsert::file::Files;
 use crate::vectors;
 use crate::write::discard;
 
@@ -32,11 +33,14 @@ const STATS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
 /// program does not keep for itself.
 ///
 /// # Errors
-/// [`ErrorKind::Spec`] when there is a table of that name, [`ErrorKind::Store`] when a file cannot be copied.
+/// [`ErrorKind::Spec`] when there is a table of that name, [`ErrorKind::Table`] when its columns have other names in files,
+/// [`ErrorKind::Store`] when a file cannot be copied.
 pub async fn copy_as(lake: &Lake, table: &Table, name: &TableName) -> Result<Table> {
     if lake.table(name).await?.is_some() {
         return Err(Error::spec(format!("there is a table {name} already")).hint("give the copy another name"));
     }
+    // Refused before anything is copied.
+    Files::of(table)?;
     let to = lake.store_of(name)?;
     let files = copies(table, to.as_ref()).await?;
     match lake.create_of(name, table, files.clone()).await {
@@ -59,6 +63,7 @@ pub async fn copy_as(lake: &Lake, table: &Table, name: &TableName) -> Result<Tab
 /// [`ErrorKind::Data`] when rows do not meet a constraint, [`ErrorKind::Store`] when a file cannot be copied,
 /// [`ErrorKind::Conflict`] when another writer came first.
 pub async fn take_over(lake: &Lake, table: &mut Table, with: &Table, keys: &[String], run: &RunId) -> Result<Outcome> {
+    Files::of(with)?;
     let held: Vec<Rule> = Rule::of(table)?.into_iter().filter(|rule| rule.kind == Kind::Check).collect();
     let session = lake.session()?;
     let rows = session.context().read_table(session.provider(with).await?)?;

@@ -69,6 +69,7 @@ pub async fn verify(lake: &Lake, table: &Table, values: bool) -> Result<Found> {
         Ok(files) => Some(files),
         Err(error) => {
             found.unasked.push(format!("its files were not opened: {error}"));
+            found.rows = table.row_count()?.unwrap_or(0);
             None
         }
     };

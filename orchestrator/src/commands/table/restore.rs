@@ -81,7 +81,7 @@ pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &P
     let mut preview = None;
     let done = lake::commit::redoing(lake.clock(), async || {
         let mut way = Way::open(lake, &name, to).await?;
-        let known = look(&way, args.keep_offset).await?;
+        let known = look(&way, args.keep_offset, project.task(&name).is_some()).await?;
         let is_wanted = args.yes && !args.dry_run && !known.is_empty();
         let along = known.along.clone();
         preview = Some(known);
@@ -126,8 +126,8 @@ async fn version(project: &Project, lake: &Lake, args: &Args, name: &TableName) 
     }
 }
 
-/// Finds out what taking the table back means, and that it can be done.
-async fn look(way: &Way, keep_offset: bool) -> Result<Preview, Error> {
+/// Finds out what taking the table back means, and that it can be done. `is_task` says whether a run writes it.
+async fn look(way: &Way, keep_offset: bool, is_task: bool) -> Result<Preview, Error> {
     way.check().await?;
     let moved = way.moved().await?;
     let name = way.now.name().clone();
@@ -141,7 +141,7 @@ async fn look(way: &Way, keep_offset: bool) -> Result<Preview, Error> {
         from: way.now.version(),
         to: way.then.version(),
         rows: (way.now.row_count()?, way.then.row_count()?),
-        next: next(&name, &moved, keep_offset),
+        next: if is_task { next(&name, &moved, keep_offset) } else { Vec::new() },
         name,
         difference,
         along,
