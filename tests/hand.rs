@@ -391,3 +391,21 @@ fn a_version_is_copied_mended_and_swapped_in() {
         assert_eq!(project.count("silver.t"), 101);
     }
 }
+
+#[test]
+fn commits_may_wait_for_the_disk() {
+    let spec = SPEC.replace("OPTIONS", "").replace("bronze:", "engine: {durability: fsync}\nbronze:");
+    let project = Project::new(&spec);
+    for number in 1..=3 {
+        project.land(format!("{number}.csv"), format!("id,seq,name\n1,{number},x\n{number}0,1,y\n").as_bytes(), None);
+        project.run();
+    }
+    project.silver(&["rebuild", "t"]).expect(0);
+    project.run();
+    assert_eq!(project.count("silver.t"), 4);
+    project.orchestrator(&["table", "verify"]).expect(0);
+    project.assert_settled();
+    project.respec(&spec.replace("fsync", "sync"));
+    let outcome = project.orchestrator(&["validate"]).expect(2);
+    assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("`fsync`"), "{}", outcome.story());
+}

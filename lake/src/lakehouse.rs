@@ -1,16 +1,18 @@
 //! The lake: every table below one storage root, opened and made by name.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::execution::memory_pool::MemoryPool;
-use deltalake::kernel::Add;
+use deltalake::kernel::{Action, Add};
 use deltalake::{DeltaTable, DeltaTableBuilder};
 use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::clock::Clock;
 use crate::commit;
+use crate::durable;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::lease;
 use crate::location::Root;
@@ -93,20 +95,34 @@ impl Lake {
         let log = format!("{folder}/_delta_log");
         let mut entries: Vec<_> = from.list(Some(&log.as_str().into())).try_collect().await?;
         let mut files = from.list(Some(&folder.as_str().into()));
+        let below = |location: &object_store::path::Path| {
+            PathBuf::from(location.as_ref().strip_prefix(&folder).unwrap_or_default().trim_start_matches('/'))
+        };
+        let (synced, mut copied) = (other.synced_folder(as_name), BTreeSet::new());
         while let Some(file) = files.try_next().await? {
             if file.location.as_ref().starts_with(&format!("{log}/")) {
                 continue;
             }
             match from.get(&file.location).await {
-                Ok(held) => drop(to.put(&to_path(&file.location)?, held.bytes().await?.into()).await?),
+                Ok(held) => {
+                    to.put(&to_path(&file.location)?, held.bytes().await?.into()).await?;
+                    copied.insert(below(&file.location));
+                }
                 // A file that another writer gave up meanwhile: no version names it.
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        if let Some(folder) = &synced {
+            durable::paths(folder, std::mem::take(&mut copied)).await?;
+        }
         entries.sort_by(|left, right| right.location.cmp(&left.location));
         for entry in entries {
             to.put(&to_path(&entry.location)?, from.get(&entry.location).await?.bytes().await?.into()).await?;
+            copied.insert(below(&entry.location));
+        }
+        if let Some(folder) = &synced {
+            durable::paths(folder, copied).await?;
         }
         Ok(())
     }
@@ -192,7 +208,7 @@ impl Lake {
             return Ok(None);
         }
         delta.load().await.context(|| format!("opening table {name}"))?;
-        Table::new(name.clone(), delta, self.0.clock.clone(), self.0.written.clone()).map(Some)
+        self.loaded(name, delta).map(Some)
     }
 
     /// The newest version of a table that must exist.
@@ -213,7 +229,18 @@ impl Lake {
     pub async fn table_at(&self, name: &TableName, version: u64) -> Result<Table> {
         let mut delta = self.unloaded(name)?;
         delta.load_version(version).await.context(|| format!("opening table {name} at version {version}"))?;
-        Table::new(name.clone(), delta, self.0.clock.clone(), self.0.written.clone())
+        self.loaded(name, delta)
+    }
+
+    fn loaded(&self, name: &TableName, delta: DeltaTable) -> Result<Table> {
+        let table = Table::new(name.clone(), delta, self.0.clock.clone(), self.0.written.clone())?;
+        Ok(table.synced_in(self.synced_folder(name)))
+    }
+
+    /// The folder of a table, where commits to it are synced to the disk.
+    fn synced_folder(&self, name: &TableName) -> Option<PathBuf> {
+        let root = self.root_of(name.layer);
+        root.local_path().filter(|_| root.is_synced()).map(|root| root.join(name.folder()))
     }
 
     /// Opens a table, or makes it as `definition` says when it does not exist.
@@ -227,6 +254,9 @@ impl Lake {
             return Ok(table);
         }
         let created = commit::create(self.unloaded(name)?, name, definition, self.clock()).await;
+        if let Some(folder) = self.synced_folder(name) {
+            durable::entry(&folder, 0).await?;
+        }
         match (self.table(name).await?, created) {
             (Some(table), _) => Ok(table),
             (None, Err(error)) => Err(error.context(format!("creating table {name}"))),
@@ -237,7 +267,14 @@ impl Lake {
     /// Makes a table that is the open version of another one, with these files, which are in its folder.
     pub(crate) async fn create_of(&self, name: &TableName, of: &Table, files: Vec<Add>) -> Result<Table> {
         let doing = || format!("creating table {name}");
+        let synced = self.synced_folder(name);
+        if let Some(folder) = &synced {
+            durable::files_of(folder, &files.iter().cloned().map(Action::Add).collect::<Vec<_>>()).await?;
+        }
         commit::create_of(self.unloaded(name)?, name, of, files).await.context(doing)?;
+        if let Some(folder) = &synced {
+            durable::entry(folder, 0).await?;
+        }
         self.existing(name).await
     }
 

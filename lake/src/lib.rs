@@ -12,6 +12,7 @@ pub mod clock;
 pub mod columns;
 pub mod commit;
 pub mod copy;
+mod durable;
 pub mod error;
 pub mod events;
 pub mod expression;

@@ -16,6 +16,7 @@ pub struct Root {
     url: Url,
     store: Arc<dyn ObjectStore>,
     local: Option<PathBuf>,
+    is_synced: bool,
 }
 
 impl Root {
@@ -59,7 +60,7 @@ impl Root {
         let store = LocalFileSystem::new_with_prefix(&path)?;
         let url = Url::from_directory_path(&path)
             .map_err(|()| Error::spec(format!("`{}` cannot be written as a URL", path.display())))?;
-        Ok(Self { url, store: Arc::new(store), local: Some(path) })
+        Ok(Self { url, store: Arc::new(store), local: Some(path), is_synced: false })
     }
 
     fn open_remote(mut url: Url) -> Result<Self> {
@@ -72,7 +73,7 @@ impl Root {
                 .with_source(error)
                 .hint("local folders always work; buckets need a build with that store's feature")
         })?;
-        Ok(Self { url, store: Arc::new(PrefixStore::new(store, prefix)), local: None })
+        Ok(Self { url, store: Arc::new(PrefixStore::new(store, prefix)), local: None, is_synced: false })
     }
 
     /// The root as a URL that ends with `/`.
@@ -88,6 +89,17 @@ impl Root {
     /// The folder on this machine, when the root is one.
     pub fn local_path(&self) -> Option<&Path> {
         self.local.as_deref()
+    }
+
+    /// The same root, whose tables have their commits synced to the disk, or not.
+    #[must_use]
+    pub fn synced(self, is_synced: bool) -> Self {
+        Self { is_synced, ..self }
+    }
+
+    /// True when commits to tables below it are synced to the disk.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
     }
 
     /// True for a folder on this machine.

@@ -1,6 +1,7 @@
 //! A Delta table at one version: its schema, properties, files and application versions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -89,13 +90,25 @@ pub struct Table {
     schema: SchemaRef,
     clock: Clock,
     written: Meter,
+    /// Its folder, where commits are synced to the disk.
+    synced: Option<PathBuf>,
 }
 
 impl Table {
     /// A table whose committed bytes are counted by `written`.
     pub(crate) fn new(name: TableName, delta: DeltaTable, clock: Clock, written: Meter) -> Result<Self> {
         let schema = plain_schema(&delta)?;
-        Ok(Self { name, delta, schema, clock, written })
+        Ok(Self { name, delta, schema, clock, written, synced: None })
+    }
+
+    /// The same table, whose commits are synced to the disk where its folder is given.
+    pub(crate) fn synced_in(self, folder: Option<PathBuf>) -> Self {
+        Self { synced: folder, ..self }
+    }
+
+    /// The folder of the table, where commits are synced to the disk.
+    pub(crate) fn synced(&self) -> Option<&Path> {
+        self.synced.as_deref()
     }
 
     /// The name of the table.

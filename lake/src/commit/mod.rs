@@ -32,6 +32,7 @@ use deltalake::kernel::{Action, CommitInfo, Transaction};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
+use crate::durable;
 use crate::error::{Context, Error, ErrorKind, Result, Retry};
 use crate::fault;
 use crate::names::RunId;
@@ -303,14 +304,23 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
     fault::before_commit(commit.point)?;
     let delta = table.delta();
     let snapshot = delta.snapshot()?;
+    if let Some(folder) = table.synced() {
+        durable::files_of(folder, &commit.actions).await?;
+    }
     // The clock of the lake, which time travel goes by.
     let timestamp = Some(table.clock().now().timestamp_millis());
     let info = Action::CommitInfo(CommitInfo { timestamp, ..commit.operation.get_commit_info() });
-    CommitBuilder::from(properties(&commit.txns, &commit.metrics, &commit.run))
+    let committed = CommitBuilder::from(properties(&commit.txns, &commit.metrics, &commit.run))
         .with_actions(std::iter::once(info).chain(commit.actions.iter().cloned()).collect())
         .build(Some(snapshot), delta.log_store(), commit.operation.clone())
         .await
         .map_err(|error: DeltaTableError| Error::from(error))?;
+    if let Some(folder) = table.synced() {
+        let synced = durable::entry(folder, committed.version()).await;
+        synced.inspect_err(
+            |error| tracing::warn!(table = %table.name(), %error, "a commit may not outlast a loss of power"),
+        )?;
+    }
     table.written().add_bytes(commit.actions.iter().map(new_bytes).sum());
     fault::after_commit(commit.point)
 }

@@ -55,8 +55,9 @@ impl Header {
     pub fn lake(&self, folder: &Path, clock: Clock) -> Result<Lake> {
         let threads = self.engine.threads.map(usize::from);
         let memory_bytes = self.engine.memory.map(|size| usize::try_from(size.as_bytes()).unwrap_or(usize::MAX));
-        Lake::open(&self.storage, folder, clock, session::Engine { memory_bytes, threads })
-            .context(|| format!("opening the storage `{}`", self.storage))
+        let root = Root::open(&self.storage, folder).context(|| format!("opening the storage `{}`", self.storage))?;
+        let root = root.synced(self.engine.durability == Durability::Fsync);
+        Ok(Lake::new(root, clock, session::Engine { memory_bytes, threads }))
     }
 
     /// Opens the root of the landing paths, which must be there; `folder` is that of the spec.
@@ -95,6 +96,19 @@ pub struct Engine {
     /// Threads, and so how many tasks run side by side; by default the cores of the machine.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u16>,
+    /// Whether commits wait until they are on the disk of this machine. Default none.
+    pub durability: Durability,
+}
+
+/// Whether commits wait for the disk. Buckets do so by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// The system writes them when it likes: they outlast a crash of the program, and may be lost with the power.
+    #[default]
+    None,
+    /// Files are synced before the log names them, and the log after.
+    Fsync,
 }
 
 /// What starts runs while somebody watches.

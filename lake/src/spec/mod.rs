@@ -53,7 +53,7 @@ mod yaml;
 mod tests;
 
 pub use document::{Document, Entry};
-pub use header::{Engine, FileArrival, Header, Trigger, top_schema};
+pub use header::{Durability, Engine, FileArrival, Header, Trigger, top_schema};
 pub use maintenance::{LogWhen, Maintenance, OptimizeWhen, VacuumWhen};
 pub use map::Map;
 pub use nearest::{did_you_mean, nearest};
