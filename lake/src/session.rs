@@ -4,6 +4,8 @@
 //! does not fit is an error, and timestamps are in microseconds. Whole-number `+`, `-` and `*` are
 //! DataFusion's and wrap.
 
+mod marked;
+pub(crate) mod parquet;
 mod scan;
 mod sum;
 mod time;

@@ -10,10 +10,14 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::prelude::ParquetReadOptions;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use futures::TryStreamExt;
 use futures::future::try_join_all;
+use object_store::ObjectStoreExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{AsyncArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
@@ -22,23 +26,27 @@ use tempfile::TempDir;
 
 use crate::error::{Context, Error, Result};
 use crate::session::Session;
+use crate::session::parquet::{Keeper, ParquetTable};
 
 /// Bytes that the rows of one query may have in memory before they go to disk.
 const MEMORY_BYTES_MAX: usize = 48 * 1024 * 1024;
 
 /// The rows of a query, numbered in the order in which they were put aside. Cheap to clone; the files are gone with the
-/// last clone.
+/// last clone and the last query of them.
 #[derive(Debug, Clone)]
 pub struct Staged(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    folder: TempDir,
+    /// Gone with the rows, and the files in it.
+    _folder: TempDir,
     schema: SchemaRef,
     parts: Vec<Part>,
     rows: u64,
     bytes: usize,
 }
+
+impl Keeper for Inner {}
 
 /// What one stream of the query gave.
 #[derive(Debug)]
@@ -108,7 +116,7 @@ impl Staged {
         let parts: Vec<Part> = drained.into_iter().map(|(part, _)| part).collect();
         let rows = parts.iter().map(|part| part.rows as u64).sum();
         let bytes = parts.iter().map(|part| part.bytes).sum();
-        Ok((Self(Arc::new(Inner { folder, schema, parts, rows, bytes })), others))
+        Ok((Self(Arc::new(Inner { _folder: folder, schema, parts, rows, bytes })), others))
     }
 
     /// Rows put aside.
@@ -136,16 +144,30 @@ impl Staged {
             Held::Memory(batches) => Some(batches.clone()),
             Held::Disk(_) => None,
         });
-        let in_memory: Vec<Vec<RecordBatch>> = in_memory.collect();
-        let all_in_memory = in_memory.len() == inner.parts.len();
-        let memory = MemTable::try_new(self.schema(), in_memory)?;
-        let memory = session.context().read_table(Arc::new(memory))?;
-        if all_in_memory {
+        let mut in_memory: Vec<Vec<RecordBatch>> = in_memory.collect();
+        let on_disk = inner.parts.iter().filter_map(|part| match &part.held {
+            Held::Disk(path) => Some((part.rows, path)),
+            Held::Memory(_) => None,
+        });
+        let (mut files, mut rows) = (Vec::new(), 0);
+        for (more, path) in on_disk {
+            let path = Path::from_absolute_path(path).map_err(object_store::Error::from)?;
+            let store = LocalFileSystem::new();
+            let meta = store.head(&path).await.context(|| format!("looking for `{path}`"))?;
+            files.push(PartitionedFile::new_from_meta(meta));
+            rows += more;
+        }
+        if in_memory.is_empty() {
+            // A table in memory needs a partition.
+            in_memory.push(Vec::new());
+        }
+        let memory = session.context().read_table(Arc::new(MemTable::try_new(self.schema(), in_memory)?))?;
+        if files.is_empty() {
             return Ok(memory);
         }
-        let folder = inner.folder.path().display().to_string();
-        let options = ParquetReadOptions::default().schema(&inner.schema);
-        Ok(session.context().read_parquet(format!("{folder}/"), options).await?.union(memory)?)
+        let store = ObjectStoreUrl::local_filesystem();
+        let disk = ParquetTable::new(store, self.schema(), Vec::new(), files, rows).kept_by(Arc::clone(&self.0) as _);
+        Ok(session.context().read_table(Arc::new(disk))?.union(memory)?)
     }
 
     /// The rows of a range of their numbers, in order, with the columns at the places `columns` (ascending).
@@ -321,7 +343,21 @@ mod tests {
             parts.push(drain.run(Box::pin(stream)).await.expect("put aside").0);
         }
         let rows = parts.iter().map(|part| part.rows as u64).sum();
-        Staged(Arc::new(Inner { folder, schema, parts, rows, bytes: 0 }))
+        Staged(Arc::new(Inner { _folder: folder, schema, parts, rows, bytes: 0 }))
+    }
+
+    #[tokio::test]
+    async fn rows_are_there_as_long_as_a_query_of_them() {
+        let session = Session::detached().expect("a session");
+        for second_bytes in [usize::MAX, 0] {
+            let frame = staged(second_bytes).await.frame(&session).await.expect("a frame");
+            assert_eq!(frame.count().await.expect("a count"), 100);
+            let mut rows = staged(second_bytes).await.frame(&session).await.expect("a frame");
+            rows = rows.select_columns(&["number"]).expect("a column");
+            let stream = rows.execute_stream().await.expect("a stream");
+            let batches: Vec<_> = stream.try_collect().await.expect("rows");
+            assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 100);
+        }
     }
 
     #[tokio::test]

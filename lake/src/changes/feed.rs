@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use arrow::compute::filter_record_batch;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use deltalake::kernel::Action;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{BATCH_ROWS, Changed, Kept, Rows, actions, is_gone, of_commit, place, types, vector};
+use super::log::{actions, of_commit, types};
+use super::read::{Kept, changed_rows, is_gone, place};
+use super::{Changed, Rows};
 use crate::columns::timestamp_type;
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::Table;
@@ -153,44 +154,21 @@ struct Reader {
 impl Reader {
     async fn rows(self, told: Told) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let Told { file, version, at_us } = told;
-        let (mut files, mut columns) = (self.files.clone(), self.columns);
-        if matches!(file.rows, Rows::Feed) {
-            files = files.with_column(Field::new(CHANGE_TYPE, DataType::Utf8, true));
-            columns.push(CHANGE_TYPE.to_owned());
-        }
-        let open = files.open_at(place(&file.path), file.size, file.partition.clone()).await?;
-        let groups = (0..open.metadata().num_row_groups()).collect();
-        let batches = open.read(&columns, groups, None, BATCH_ROWS)?;
-        let kept = match file.rows {
-            Rows::Feed => None,
-            Rows::These { is_new, left, only } => Some(Kept {
-                is_new,
-                left: vector(&self.files, left).await?.unwrap_or_default(),
-                only: vector(&self.files, only).await?,
-            }),
-        };
-        let (schema, mut first) = (self.schema, 0_u64);
-        let rows = batches.map(move |batch| {
+        let kept = Kept::of(&file.rows, &self.files).await?;
+        let kind = kept.is_new().map(|is_new| if is_new { "insert" } else { "delete" });
+        let schema = self.schema;
+        let rows = changed_rows(self.files, self.columns, file, kept).await?;
+        let rows = rows.map(move |batch| {
             let batch = batch?;
             let rows = batch.num_rows();
             let mut columns = batch.columns().to_vec();
-            if let Some(kept) = &kept {
-                let kind = if kept.is_new { "insert" } else { "delete" };
+            if let Some(kind) = kind {
                 columns.push(Arc::new(StringArray::from(vec![kind; rows])));
             }
             let at = TimestampMicrosecondArray::from(vec![at_us; rows]).with_timezone("UTC");
             columns.push(Arc::new(Int64Array::from(vec![version; rows])) as ArrayRef);
             columns.push(Arc::new(at));
-            let told = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-            let start = first;
-            first += rows as u64;
-            match &kept {
-                Some(kept) => {
-                    let mask: BooleanArray = (start..first).map(|row| Some(kept.has(row))).collect();
-                    Ok(filter_record_batch(&told, &mask)?)
-                }
-                None => Ok(told),
-            }
+            Ok(RecordBatch::try_new(Arc::clone(&schema), columns)?)
         });
         Ok(rows.boxed())
     }

@@ -1,7 +1,8 @@
 //! A table as a plan reads it: files with deleted rows apart from the others.
 //!
-//! The library scans a set of files with a deletion vector among them in one partition, without filters that skip rows.
-//! So files without vectors are scanned as ever, and those with vectors in as many scans as there are threads.
+//! Files without deletion vectors are scanned by the library, those with one by a scan of our own (`marked`). Where the
+//! log does not tell enough for it, the library scans them too, in as many scans as there are threads, because each of
+//! them is one partition.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +13,10 @@ use datafusion::dataframe::DataFrame;
 use deltalake::kernel::LogicalFileView;
 
 use super::Session;
+use super::marked::can_be_scanned;
 use crate::error::{Error, Result};
 use crate::table::Table;
+use crate::upsert::file::is_mapped;
 
 impl Session {
     /// A scan of a table at the version that is open, readable by this session.
@@ -49,11 +52,26 @@ impl Session {
         let wanted = |file: &LogicalFileView| only.as_ref().is_none_or(|only| only.contains(file.path().as_ref()));
         let (marked, whole): (Vec<LogicalFileView>, Vec<LogicalFileView>) =
             log.iter().filter(wanted).partition(|file| file.deletion_vector_descriptor().is_some());
+        let (marked, untold): (Vec<_>, Vec<_>) = match is_mapped(table)? {
+            true => (Vec::new(), marked),
+            false => marked.into_iter().partition(can_be_scanned),
+        };
         let mut scans = vec![paths(whole)];
-        scans.extend(dealt(marked, self.ctx.state().config().target_partitions()).into_iter().map(paths));
-        let mut all: Option<DataFrame> = None;
+        scans.extend(dealt(untold, self.ctx.state().config().target_partitions()).into_iter().map(paths));
+        let mut parts = Vec::new();
         for paths in scans.into_iter().filter(|paths| !paths.is_empty()) {
-            let part = self.ctx.read_table(self.scan(table, Some(paths)).await?)?;
+            parts.push(self.scan(table, Some(paths)).await?);
+        }
+        if !marked.is_empty() {
+            let schema = match parts.first() {
+                Some(part) => part.schema(),
+                None => self.scan(table, Some(Vec::new())).await?.schema(),
+            };
+            parts.push(self.marked(table, marked, &schema).await?);
+        }
+        let mut all: Option<DataFrame> = None;
+        for part in parts {
+            let part = self.ctx.read_table(part)?;
             all = Some(match all {
                 Some(all) => all.union(part)?,
                 None => part,

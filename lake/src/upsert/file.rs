@@ -17,7 +17,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::Result as ParquetResult;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use roaring::RoaringTreemap;
 
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -40,6 +40,7 @@ pub(crate) struct Files {
     name: TableName,
     schema: SchemaRef,
     partition_by: Arc<Vec<String>>,
+    by_page: bool,
 }
 
 /// A data file that is open for reading.
@@ -51,11 +52,19 @@ pub(crate) struct OpenFile {
     files: Files,
 }
 
+/// True for a table whose columns have other names in its files.
+///
+/// # Errors
+/// [`ErrorKind::Table`] when the table is not loaded.
+pub(crate) fn is_mapped(table: &Table) -> Result<bool> {
+    Ok(table.property(COLUMN_MAPPING)?.is_some_and(|mode| mode != "none"))
+}
+
 impl Files {
     /// # Errors
     /// [`ErrorKind::Table`] when the columns have other names in files than in the table.
     pub(crate) fn of(table: &Table) -> Result<Self> {
-        if table.property(COLUMN_MAPPING)?.is_some_and(|mode| mode != "none") {
+        if is_mapped(table)? {
             let message = format!("{} has columns that are mapped to other names in its files", table.name());
             return Err(Error::new(ErrorKind::Table, message).hint("such a table can be read, not changed"));
         }
@@ -64,6 +73,7 @@ impl Files {
             name: table.name().clone(),
             schema: table.schema(),
             partition_by: Arc::new(table.partition_columns()?),
+            by_page: false,
         })
     }
 
@@ -75,6 +85,11 @@ impl Files {
     pub(crate) fn with_column(self, field: Field) -> Self {
         let fields = self.schema.fields().iter().map(|field| field.as_ref().clone()).chain([field]);
         Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), ..self }
+    }
+
+    /// The same files, opened so that of a few rows only the pages are read: that costs a look at where pages begin.
+    pub(crate) fn by_page(self) -> Self {
+        Self { by_page: true, ..self }
     }
 
     pub(crate) async fn open(&self, file: &LogicalFileView) -> Result<OpenFile> {
@@ -92,6 +107,7 @@ impl Files {
         let mut source = Source { store: Arc::clone(&self.store), path, size };
         // The types are those of Parquet, whatever the writer called them in Arrow.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let options = if self.by_page { options.with_page_index_policy(PageIndexPolicy::Optional) } else { options };
         let metadata = ArrowReaderMetadata::load_async(&mut source, options).await;
         let metadata = metadata.context(|| format!("opening `{}` of {}", source.path, self.name))?;
         Ok(OpenFile { source, metadata, partition, files: self.clone() })
@@ -128,6 +144,12 @@ impl OpenFile {
         }
         let end = |group: usize| starts.get(group + 1).copied().unwrap_or(rows);
         Places { ranges: groups.iter().map(|group| starts[*group]..end(*group)).collect() }
+    }
+
+    /// The row groups that have some of these rows, and which of their rows they are.
+    pub(crate) fn select(&self, rows: &RoaringTreemap) -> (Vec<usize>, RowSelection) {
+        let counts = self.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0));
+        select(counts, rows)
     }
 
     /// The rows of some row groups, of those the selected ones, with some columns of the table in its types.
@@ -251,13 +273,37 @@ impl AsyncFileReader for Source {
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
         async move {
+            let pages = options.map_or(PageIndexPolicy::Skip, ArrowReaderOptions::offset_index_policy);
             let options = options.map(|options| options.metadata_options().clone());
-            let reader = ParquetMetaDataReader::new().with_metadata_options(options);
+            let reader = ParquetMetaDataReader::new().with_metadata_options(options).with_offset_index_policy(pages);
             let (reader, size) = (reader.with_prefetch_hint(Some(FOOTER_BYTES)), self.size);
             Ok(Arc::new(reader.load_and_finish(self, size).await?))
         }
         .boxed()
     }
+}
+
+/// [`OpenFile::select`], by the rows that each row group has.
+fn select(counts: impl Iterator<Item = u64>, rows: &RoaringTreemap) -> (Vec<usize>, RowSelection) {
+    let mut rows = rows.iter().peekable();
+    let (mut groups, mut ranges) = (Vec::new(), Vec::new());
+    // Rows of all groups before this one, and of the chosen ones.
+    let (mut first, mut along) = (0, 0);
+    for (group, count) in counts.enumerate() {
+        let mut is_chosen = false;
+        while let Some(row) = rows.next_if(|row| *row < first + count) {
+            is_chosen = true;
+            let place = usize::try_from(along + row - first).unwrap_or(usize::MAX);
+            ranges.push(place..place + 1);
+        }
+        if is_chosen {
+            groups.push(group);
+            along += count;
+        }
+        first += count;
+    }
+    let all = usize::try_from(along).unwrap_or(usize::MAX);
+    (groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), all))
 }
 
 fn with_constants(batch: &RecordBatch, constants: &[(Field, ArrayRef)]) -> Result<RecordBatch> {
@@ -278,6 +324,15 @@ fn with_constants(batch: &RecordBatch, constants: &[(Field, ArrayRef)]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_row_groups_with_wanted_rows_are_read() {
+        let (groups, selection) = select([10, 10, 10].into_iter(), &[3, 4, 25, 29].into_iter().collect());
+        assert_eq!(groups, [0, 2]);
+        let wanted: Vec<Range<usize>> = vec![3..5, 15..16, 19..20];
+        assert_eq!(selection, RowSelection::from_consecutive_ranges(wanted.into_iter(), 20));
+        assert_eq!(select([10].into_iter(), &RoaringTreemap::new()).0, [0; 0]);
+    }
 
     #[test]
     fn rows_of_a_stream_have_their_numbers_in_the_file() {
