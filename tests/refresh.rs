@@ -241,3 +241,86 @@ fn two_runs_at_once_leave_what_one_would() {
         gold(&project, &["verify"]).expect(0);
     }
 }
+
+/// The bytes of the source that the last refresh read, and all that there are.
+fn last_refresh(project: &Project) -> (u64, u64) {
+    let sql = "SELECT details FROM state.event_log WHERE kind = 'model_refreshed' ORDER BY at DESC LIMIT 1";
+    let details = project.query(sql)[0]["details"].as_str().expect("a text").to_owned();
+    let details: Value = serde_json::from_str(&details).expect("JSON");
+    let bytes = |name: &str| details[name].as_u64().unwrap_or_else(|| panic!("no {name}: {details}"));
+    (bytes("source_bytes"), bytes("all_bytes"))
+}
+
+#[test]
+fn files_without_a_touched_group_are_not_read() {
+    for options in ["", "    deletion_vectors: true\n"] {
+        let spec = SPEC.replace("gold:\n", &format!("{options}gold:\n"));
+        let project = project(&spec);
+        for day in 3..9 {
+            run(&project, 0);
+            // A file of its own: no key of it was there before.
+            land(&project, &format!("{day}"), &format!("I,{day}0,2024-05-0{day},1.00,1\n"));
+        }
+        run(&project, 0);
+        land(&project, "late", "U,50,2024-05-05,7.00,2\n");
+        run(&project, 0);
+        let (read, all) = last_refresh(&project);
+        assert!(read * 3 < all, "{read} of {all} bytes were read for one of eight days");
+        gold(&project, &["verify"]).expect(0);
+    }
+}
+
+#[test]
+fn a_vector_or_a_log_that_is_gone_leads_to_the_whole() {
+    let spec = SPEC.replace("gold:\n", "    deletion_vectors: true\n    write_mode: merge_on_read\ngold:\n");
+    let update = |project: &Project, round: u64| {
+        land(project, &format!("{round}"), &format!("U,{},2024-05-0{round},10.00,{round}\n", round % 3 + 1));
+        project.orchestrator(&["run", "--select", "bronze.orders_cdc,silver.orders"]).expect(0);
+    };
+    // Enough rows, so that a marked one is no reason to write the file anew.
+    let many: String = (100..140).map(|id| format!("I,{id},2024-04-01,1.00,1\n")).collect();
+    // The vector that the version before had is gone: what lies between the two cannot be told.
+    let vectors = project(&spec);
+    land(&vectors, "many", &many);
+    run(&vectors, 0);
+    update(&vectors, 2);
+    run(&vectors, 0);
+    update(&vectors, 3);
+    let held = |project: &Project| {
+        let files = std::fs::read_dir(project.table_folder("silver.orders")).expect("a folder").flatten();
+        files
+            .map(|file| file.path())
+            .filter(|path| path.to_string_lossy().contains("deletion_vector"))
+            .collect::<Vec<_>>()
+    };
+    let mut files = held(&vectors);
+    assert_eq!(files.len(), 2, "{files:?}");
+    files.sort_by_key(|file| file.metadata().and_then(|data| data.modified()).expect("a time"));
+    fs::remove_file(&files[0]).expect("a vector");
+    let told = run(&vectors, 0);
+    assert!(
+        told.contains("computed as a whole, because") && told.contains("is gone, which tells what changed"),
+        "{told}"
+    );
+    gold(&vectors, &["verify"]).expect(0);
+
+    // A log that begins after the version that the model has.
+    let log = project(&spec);
+    run(&log, 0);
+    for round in 2..8 {
+        update(&log, round);
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let folder = log.table_folder("silver.orders");
+    runtime.block_on(async {
+        let url = deltalake::ensure_table_uri(folder.display().to_string()).expect("a place");
+        let table = deltalake::open_table(url).await.expect("a table");
+        deltalake::checkpoints::create_checkpoint(&table, None).await.expect("a checkpoint");
+    });
+    for version in 0..5 {
+        fs::remove_file(folder.join("_delta_log").join(format!("{version:020}.json"))).expect("an old commit");
+    }
+    let told = run(&log, 0);
+    assert!(told.contains("computed as a whole, because version 2 of silver.orders is gone from its log"), "{told}");
+    gold(&log, &["verify"]).expect(0);
+}

@@ -24,7 +24,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::LogicalPlan;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lake::changes::{Changes, Told, before, between};
+use lake::changes::{Told, before, between};
 use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
@@ -40,8 +40,6 @@ use crate::known::Known;
 use crate::output;
 use crate::plan::ModelPlan;
 
-/// Of a source so much at most may have changed, in bytes, for its changes to be followed.
-const CHANGED_SHARE_MAX: f64 = 0.5;
 /// Of the groups of a table so many at most are refreshed one by one.
 const TOUCHED_SHARE_MAX: f64 = 0.5;
 /// So few groups are always refreshed one by one.
@@ -138,7 +136,7 @@ impl Work {
             let columns = shape.columns.get(source.name()).cloned().unwrap_or_default();
             let from = u64::try_from(*from).unwrap_or_default();
             let names: Vec<String> = columns.iter().cloned().collect();
-            let changes: Changes = match between(source, from, &names).await? {
+            let changes = match between(source, from, &names).await? {
                 Told::Known(changes) => changes,
                 Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
             };
@@ -146,14 +144,15 @@ impl Work {
                 scans.add_same(session, source).await?;
                 continue;
             }
-            if changes.bytes() as f64 > source.files_size()? as f64 * CHANGED_SHARE_MAX && is_large(source)? {
+            let changes = match changes.locate().await? {
+                Told::Known(changes) => changes,
+                Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
+            };
+            if changes.is_most()? {
                 let why = format!("most of {} has changed", source.name());
                 return Ok(Err(Whole::Cheaper(why)));
             }
-            let changed = match changes.read(&self.lake, &names).await? {
-                Told::Known(changed) => changed,
-                Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
-            };
+            let changed = changes.read(&self.lake, &names).await?;
             scans.add_changed(session, source, &changed, &columns).await?;
         }
         Ok(Ok(scans))
@@ -186,12 +185,6 @@ impl Work {
         let schema = Arc::new(frame.schema().as_arrow().clone());
         Touched::new(session, &Touched::named(&schema), frame.collect().await?).map(Ok)
     }
-}
-
-/// True for a table in which it matters how much of it is read.
-fn is_large(table: &Table) -> Result<bool> {
-    const LARGE_BYTES: u64 = 1024 * 1024;
-    Ok(table.files_size()? > LARGE_BYTES)
 }
 
 /// A plan, ready to be computed.

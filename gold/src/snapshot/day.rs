@@ -21,6 +21,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 use super::changed::{self, changes, shaped};
 use super::days::{self, Days};
 use super::layout::Layout;
+use super::since::{Sides, since};
 use super::state::{current, date, living};
 use super::{day_app, retention, strategy_name};
 use crate::answer;
@@ -36,6 +37,8 @@ pub(super) struct Day<'a> {
     pub(super) plan: &'a SnapshotPlan,
     pub(super) ctx: &'a RunContext,
     pub(super) day: NaiveDate,
+    /// The version of the source whose state the last day before has, where that is known.
+    pub(super) base: Option<u64>,
     /// Days before this one go.
     pub(super) cut: Option<NaiveDate>,
 }
@@ -108,9 +111,17 @@ impl Day<'_> {
         if self.plan.strategy == Strategy::ChangedOnly {
             changed::check_keys(session, source, &self.plan.keys).await?;
         }
+        let of_day = |frame| Change { frame, replaced: vec![self.day], carried: 0, cut: None };
+        if let Some(base) = self.base
+            && let Some(Sides { was, now }) = since(self.lake, session, source, layout, base).await?
+            && let Some(table) = held
+        {
+            session.register(table).await?;
+            let change = of_day(changes(was, now, layout, self.plan, self.day)?);
+            return self.with_retention(session, table, layout, change).await;
+        }
         let kept = layout.kept.iter().map(ident).collect::<Vec<_>>();
         let now = shaped(current(session, source).await?.select(kept)?, layout)?;
-        let of_day = |frame| Change { frame, replaced: vec![self.day], carried: 0, cut: None };
         let Some(table) = held else { return Ok(of_day(as_first(now, layout, self.day)?)) };
         session.register(table).await?;
         let change = match self.plan.strategy {

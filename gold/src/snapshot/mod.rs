@@ -5,7 +5,8 @@
 //! - `full` keeps every row of the table.
 //! - `changed_only` keeps the rows that differ from the last version of their key over all days *before* the day, so
 //!   that a day that is run again is compared with the same versions as the first time; what is gone is recorded as
-//!   a delete, once, with its last values ([`changed`]).
+//!   a delete, once, with its last values ([`changed`]). Where the log of the source tells what changed since the last
+//!   day before, only that is compared ([`since`]).
 //!
 //! # Once
 //! A commit for a day carries three transactions:
@@ -35,6 +36,7 @@ mod days;
 mod layout;
 mod past;
 mod retention;
+mod since;
 mod state;
 
 use chrono::{Days as DayCount, NaiveDate};
@@ -120,10 +122,15 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     ];
     if !same {
         txns.push(held.next_change(&plan.table).await?);
+        txns.push(since::options_of(plan, day));
     }
+    let base = match &held_table {
+        Some(table) if same && is_today => since::base(plan, table, day).await?,
+        _ => None,
+    };
     // Old days go when a new one comes.
     let cut = if is_today && of_day.is_none() { cut(plan, day) } else { None };
-    Day { lake, plan, ctx, day, cut }.record(&source, held_table, &recipe, txns).await
+    Day { lake, plan, ctx, day, base, cut }.record(&source, held_table, &recipe, txns).await
 }
 
 /// The application of the source's version that a day holds.

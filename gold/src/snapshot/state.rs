@@ -61,12 +61,20 @@ pub async fn as_of(session: &Session, table: &Table, day: NaiveDate) -> Result<A
 /// The current rows of the source: of a silver table that keeps deleted rows or history, those alone.
 pub(super) async fn current(session: &Session, source: &Table) -> Result<DataFrame> {
     let rows = session.context().table(reference(source.name())).await?;
-    let has = |name: &str| source.name().layer == Layer::Silver && source.schema().field_with_name(name).is_ok();
-    Ok(match (has(END_AT), has(IS_DELETED) && has(DELETED_BATCH_ID)) {
-        (true, _) => rows.filter(ident(END_AT).is_null())?,
-        (false, true) => rows.filter(ident(IS_DELETED).is_not_true())?,
-        (false, false) => rows,
+    Ok(match is_current(source) {
+        Some((_, condition)) => rows.filter(condition)?,
+        None => rows,
     })
+}
+
+/// The column of a table that tells its current rows from others, and what holds for them; `None` where all are.
+pub(super) fn is_current(source: &Table) -> Option<(String, Expr)> {
+    let has = |name: &str| source.name().layer == Layer::Silver && source.schema().field_with_name(name).is_ok();
+    match (has(END_AT), has(IS_DELETED) && has(DELETED_BATCH_ID)) {
+        (true, _) => Some((END_AT.to_owned(), ident(END_AT).is_null())),
+        (false, true) => Some((IS_DELETED.to_owned(), ident(IS_DELETED).is_not_true())),
+        (false, false) => None,
+    }
 }
 
 /// The newest row of each key that is not a delete, of rows of a `changed_only` snapshot.
