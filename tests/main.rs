@@ -12,6 +12,7 @@
 
 mod support;
 
+mod account;
 mod cases;
 mod commands;
 mod concurrency;

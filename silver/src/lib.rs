@@ -4,8 +4,11 @@
 //! [`change`] says what each does and types it ([`lake::cast`], [`written`], [`sequence`]; [`preset`] holds what each producer means), [`expect`] holds it to the spec's conditions,
 //! [`order`] and [`dedup`] keep the last change of each key, `sift` holds it against the table, where [`tombstones`] and
 //! `truncates` remember deletes, `settle` and `fold` put updates that do not send every column into the rows they meet
-//! and `history` folds tables that keep more than current rows, and [`refine`] counts every row and commits. [`rebuild`] makes a table anew in its place, [`restore`] says what taking it back means, and [`verify`] asks whether it is right.
+//! and `history` folds tables that keep more than current rows, and [`refine`] counts every row and commits. [`rebuild`] makes a table anew in its place,
+//! [`restore`] says what taking it back means, [`verify`] asks whether it is right, and [`account`] what became of each
+//! file.
 
+pub mod account;
 pub mod change;
 mod condition;
 pub mod dedup;

@@ -12,12 +12,14 @@ use lake::spec::{Document, Header, Problems};
 use lake::{Result, TableName};
 use silver::TablePlan;
 
-use crate::commands::{rebuild, verify};
+use crate::commands::{account, rebuild, verify};
 
 struct Silver;
 
 #[derive(Debug, Subcommand)]
 enum Extra {
+    /// Say of each source file what became of its records
+    Account(account::Account),
     /// Ask tables whether they keep their promises: no key twice, no row without a key
     Verify(verify::Verify),
     /// Make tables anew from the whole of bronze by the present spec, each swapped in by one commit
@@ -47,14 +49,14 @@ impl Layer for Silver {
 
     async fn run_for(extra: &Extra, plan: &TablePlan, place: &Place, context: &RunContext) -> Result<TaskReport> {
         match extra {
-            Extra::Verify(_) => Self::run(plan, place, context).await,
+            Extra::Account(_) | Extra::Verify(_) => Self::run(plan, place, context).await,
             Extra::Rebuild(rebuild) => rebuild.run(plan, place, context).await,
         }
     }
 
     fn output(extra: &Extra) -> Output {
         match extra {
-            Extra::Verify(_) => Output::Table,
+            Extra::Account(_) | Extra::Verify(_) => Output::Table,
             Extra::Rebuild(rebuild) => rebuild.output,
         }
     }
@@ -68,6 +70,10 @@ impl Layer for Silver {
         printer: Printer,
     ) -> Result<Vec<TablePlan>, Failure> {
         match extra {
+            Extra::Account(account) => {
+                account.answer(cli::chosen::<Self>(plans, &account.tables)?, place, printer).await?;
+                Ok(Vec::new())
+            }
             Extra::Verify(verify) => {
                 verify.answer(cli::chosen::<Self>(plans, &verify.tables)?, place, printer).await?;
                 Ok(Vec::new())

@@ -100,7 +100,8 @@ pub(crate) async fn count(bronze: &Table, range: Range, session: &Session) -> Re
     Ok(records(bronze, &wanted, session).await?.count().await? as u64)
 }
 
-async fn records(bronze: &Table, wanted: &Wanted, session: &Session) -> Result<DataFrame> {
+/// The records that are wanted, before any is left out.
+pub(crate) async fn records(bronze: &Table, wanted: &Wanted, session: &Session) -> Result<DataFrame> {
     let batch_id = ident(columns::BATCH_ID);
     let wanted = match wanted {
         Wanted::Range { range, .. } | Wanted::Again { range, .. } => {
