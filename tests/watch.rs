@@ -190,3 +190,32 @@ fn a_store_that_fails_for_a_while_is_tried_again() {
     watch.end().expect(0);
     assert_eq!(project.count("silver.orders"), 1);
 }
+
+#[test]
+fn a_schedule_runs_and_a_spec_that_changes_is_taken_when_it_is_right() {
+    // Every second, and files start nothing.
+    let timed = SPEC.replace("bronze:\n", "schedule: {cron: '* * * * * *'}\nbronze:\n");
+    let project = Project::new(&timed);
+    project.land("orders/1.csv", b"order_id,status,ts\n1,new,1\n", None);
+    let mut watch = Watching::new(project.start_watch(&[]));
+    watch.expect(&["runs by the schedule * * * * * * (UTC)"]);
+    watch.expect(&["run started (the schedule, "]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    assert!(!watch.lines().iter().any(|line| line.contains("arrived")), "{:?}", watch.lines());
+
+    project.respec(&timed.replace("format: csv", "format: cvs"));
+    watch.expect(&["the spec has changed and cannot be used: the watch goes on with the old one"]);
+    watch.expect(&["did you mean `csv`?"]);
+    project.land("orders/2.csv", b"order_id,status,ts\n2,new,1\n", None);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+
+    project.respec(&SPEC.replace("silver:\n", "  more_cdc: {path: more/, format: csv, settle: 0s}\nsilver:\n"));
+    watch.expect(&["the spec has changed: the watch goes on with the new one"]);
+    watch.expect(&["watching", "bronze.more_cdc (more/)"]);
+    watch.expect(&[IDLE]);
+    project.land("more/1.csv", b"id\n1\n2\n", None);
+    watch.expect(&["more/1.csv arrived"]);
+    watch.expect(&["done", "bronze.more_cdc 1 file, 2 rows"]);
+    assert_eq!(watch.end().code, Some(0));
+    assert_eq!(orders(&project).len(), 2);
+}

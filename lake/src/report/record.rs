@@ -1,6 +1,6 @@
 //! A run in the event log: its begin, its end, and what its tasks came to. Every program that runs tasks notes these.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::render::counted;
 use super::summary::{EXIT_DONE, RunSummary, TaskOutcome, TaskStatus};
@@ -14,25 +14,38 @@ pub const RUN_ENDED: &str = "run_ended";
 /// A task ended or was skipped. Details: the task as in the JSON summary.
 pub const TASK_ENDED: &str = "task_ended";
 
-/// Notes the begin of a run of a pipeline by `program`, with the tasks that are to run.
-pub fn run_started(events: &Events, program: &str, name: &str, spec: &str, tasks: &[String]) {
-    attempt_started(events, program, name, spec, tasks, 1, &[]);
+/// A run, or an attempt of one, that begins.
+#[derive(Debug, Clone)]
+pub struct Attempt<'a> {
+    /// The program that runs it.
+    pub program: &'a str,
+    /// The name of the pipeline.
+    pub name: &'a str,
+    /// Its spec.
+    pub spec: &'a str,
+    /// The tasks that are to run.
+    pub tasks: &'a [String],
+    /// The run itself is the first, its repairs are more.
+    pub number: u64,
+    /// The tasks whose tables are made anew.
+    pub anew: &'a [String],
+    /// What started it; null for a person.
+    pub trigger: Value,
 }
 
-/// The same of an attempt of a run, which makes the tables of some tasks anew.
-pub fn attempt_started(
-    events: &Events,
-    program: &str,
-    name: &str,
-    spec: &str,
-    tasks: &[String],
-    attempt: u64,
-    anew: &[String],
-) {
-    let what = if attempt > 1 { "repair" } else { "run" };
+/// Notes the begin of a run of a pipeline by `program`, with the tasks that are to run.
+pub fn run_started(events: &Events, program: &str, name: &str, spec: &str, tasks: &[String]) {
+    attempt_started(events, &Attempt { program, name, spec, tasks, number: 1, anew: &[], trigger: Value::Null });
+}
+
+/// The same of an attempt of a run.
+pub fn attempt_started(events: &Events, attempt: &Attempt<'_>) {
+    let Attempt { program, name, spec, tasks, number, anew, trigger } = attempt;
+    let what = if *number > 1 { "repair" } else { "run" };
     let message = format!("{what} of {}", counted(tasks.len(), "task"));
     let details = json!({
-        "name": name, "spec": spec, "tasks": tasks, "program": program, "attempt": attempt, "full_refresh": anew,
+        "name": name, "spec": spec, "tasks": tasks, "program": program, "attempt": number, "full_refresh": anew,
+        "trigger": trigger,
     });
     events.record(None, RUN_STARTED, Level::Info, message, details);
 }

@@ -13,6 +13,7 @@ use super::notifications::{self, Notifications};
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
 use super::scalars::{ByteSize, Duration};
+use super::schedule::{Schedule, ScheduleEntry};
 use crate::clock::Clock;
 use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
@@ -37,6 +38,10 @@ pub struct Header {
     pub engine: Engine,
     /// What starts runs while somebody watches.
     pub trigger: Trigger,
+    /// When runs start by the clock while somebody watches.
+    pub schedule: Option<Schedule>,
+    /// Whether files that arrive start runs: where there is a schedule, only when `trigger` says so.
+    pub starts_on_files: bool,
     /// How many runs may work on the storage at the same time. Default 1.
     pub max_concurrent_runs: u16,
     /// Whether a run that comes when that many are at work waits for one of them to end. Default true.
@@ -78,7 +83,9 @@ impl Default for Header {
             landing: top.landing,
             timezone: Tz::UTC,
             engine: top.engine,
-            trigger: top.trigger,
+            trigger: Trigger::default(),
+            schedule: None,
+            starts_on_files: true,
             max_concurrent_runs: top.max_concurrent_runs,
             queue: top.queue,
             maintenance: top.maintenance,
@@ -134,7 +141,6 @@ pub struct FileArrival {
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
     "required" = ["name"],
-    "x-not-yet" = ["schedule"]
 ))]
 struct Top {
     /// Name of the pipeline.
@@ -148,7 +154,10 @@ struct Top {
     /// What the engine may use.
     engine: Engine,
     /// What starts runs while somebody watches.
-    trigger: Trigger,
+    trigger: Option<Trigger>,
+    /// Runs by the clock, of everything that `watch` was asked for. With it files that arrive start runs only where
+    /// `trigger` is written as well.
+    schedule: Option<ScheduleEntry>,
     /// How many runs, from whatever machine, work on the storage at the same time. Default 1.
     #[schemars(range(min = 1, max = 1000))]
     max_concurrent_runs: u16,
@@ -176,7 +185,8 @@ impl Default for Top {
             landing: "./landing".to_owned(),
             timezone: "UTC".to_owned(),
             engine: Engine::default(),
-            trigger: Trigger::default(),
+            trigger: None,
+            schedule: None,
             max_concurrent_runs: 1,
             queue: true,
             maintenance: None,
@@ -207,19 +217,7 @@ impl Document {
                 problems.add(Problem::at(&at(key), format!("`{key}` is empty")));
             }
         }
-        let timezone = top.timezone.parse().unwrap_or_else(|_| {
-            if problems.any_below(&at("timezone")) {
-                return Tz::UTC;
-            }
-            let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
-            let problem = Problem::at(&at("timezone"), format!("`{}` is not a time zone", top.timezone));
-            let problem = problem.hint("write an IANA name such as `Europe/Lisbon`");
-            problems.add(match super::nearest(&top.timezone, known) {
-                Some(near) => problem.hint(format!("did you mean `{near}`?")),
-                None => problem,
-            });
-            Tz::UTC
-        });
+        let timezone = zone(&top.timezone, &at("timezone"), problems);
         if let Some(retain) = top.maintenance.and_then(|wanted| wanted.vacuum.retain)
             && retain < RETAIN_LEAST
         {
@@ -230,8 +228,11 @@ impl Document {
             );
         }
         notifications::check(&top.notifications, problems);
-        let Top { name, storage, landing, engine, trigger, max_concurrent_runs, queue, .. } = top;
+        let Top { name, storage, landing, engine, trigger, schedule, max_concurrent_runs, queue, .. } = top;
         let (maintenance, notifications) = (top.maintenance, top.notifications);
+        let starts_on_files = trigger.is_some() || schedule.is_none();
+        let schedule = schedule.and_then(|entry| Schedule::compile(entry, timezone, problems));
+        let trigger = trigger.unwrap_or_default();
         Header {
             name,
             storage,
@@ -239,10 +240,29 @@ impl Document {
             timezone,
             engine,
             trigger,
+            schedule,
+            starts_on_files,
             max_concurrent_runs,
             queue,
             maintenance,
             notifications,
         }
     }
+}
+
+/// The zone of a name; UTC and a problem where there is none.
+pub(super) fn zone(name: &str, at: &SpecPath, problems: &mut Problems) -> Tz {
+    name.parse().unwrap_or_else(|_| {
+        if problems.any_below(at) {
+            return Tz::UTC;
+        }
+        let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+        let problem = Problem::at(at, format!("`{name}` is not a time zone"));
+        let problem = problem.hint("write an IANA name such as `Europe/Lisbon`");
+        problems.add(match super::nearest(name, known) {
+            Some(near) => problem.hint(format!("did you mean `{near}`?")),
+            None => problem,
+        });
+        Tz::UTC
+    })
 }

@@ -46,6 +46,7 @@ mod path;
 mod problems;
 mod render;
 mod scalars;
+mod schedule;
 mod text;
 mod yaml;
 
@@ -61,3 +62,4 @@ pub use notifications::{Notification, Notifications};
 pub use path::SpecPath;
 pub use problems::{Problem, Problems};
 pub use scalars::{ByteSize, Duration};
+pub use schedule::Schedule;

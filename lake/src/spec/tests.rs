@@ -276,8 +276,11 @@ fn the_top_of_a_spec_can_be_wrong() {
             ],
         ),
         (
-            "name: x\nschedule: {cron: '* * * * *'}",
-            &["2 schedule: `schedule` is not supported yet (remove it; this version does not do what it asks for)"],
+            "name: x\nschedule: {cron: 'hourly', timezone: Lisbon}",
+            &[
+                "2 schedule.timezone: `Lisbon` is not a time zone (did you mean `Europe/Lisbon`?)",
+                "2 schedule.cron: `hourly` is no cron pattern: Invalid pattern: Pattern must have between 5 and 7 fields. (write minute, hour, day of the month, month and day of the week: `0 * * * *` is every hour)",
+            ],
         ),
         (
             "name: x\ntimezone: Europe/Lissabon",

@@ -107,7 +107,7 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         }
         Command::Init(args) => init::run(&cli.spec, args, printer),
         Command::Run(args) => run::run(&project()?, args, clock, printer).await,
-        Command::Watch(args) => watch::run(&project()?, args, clock, printer).await,
+        Command::Watch(args) => watch::run(project()?, args, clock, printer).await,
         Command::Validate(args) => validate::run(&cli.spec, args, printer).await,
         Command::DryRun(args) => dry_run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await,
         Command::Graph(args) => graph::run(&project()?, args, printer),

@@ -1,4 +1,4 @@
-//! `orchestrator watch`: runs whenever files arrive.
+//! `orchestrator watch`: runs whenever files arrive, and by the clock.
 
 use bronze::watch::Intervals;
 use lake::Clock;
@@ -7,12 +7,15 @@ use lake::spec::Duration;
 
 use crate::run::{Place, stops};
 use crate::spec::Project;
-use crate::watch::{Listener, watch};
+use crate::watch::{Listener, Over, watch};
 use cli::{Failure, Output, Printer};
+use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Watch the landing zone and run what new files touch, until it is stopped
+/// Watch the landing zone and run what new files touch, or everything by `schedule`, until it is stopped
 ///
-/// What landed before is run first. A file is taken when it has not changed for its source's `settle`, or at once when
+/// What landed before is run first, and once for moments of the schedule that were missed. With a `schedule` in the spec
+/// files start runs only where `trigger` is written as well. When the spec changes the watch goes on with it; one that is
+/// wrong is told, and the old one stays. A file is taken when it has not changed for its source's `settle`, or at once when
 /// it was renamed into place. What happens is told on stderr, a line for each thing. Failures end nothing: what may
 /// pass is tried again. Ctrl-C (or SIGTERM) lets the running tasks come to a safe end and exits with 0; a second one
 /// ends the process at once, which loses nothing.
@@ -40,9 +43,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
-    let chosen = project.select(&args.select)?;
-    let place = Place::open(project, args.landing.as_deref(), clock)?;
+pub(super) async fn run(project: Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
     let usual = Intervals::default();
     let intervals = Intervals {
         rescan: args.rescan.as_std(),
@@ -55,8 +56,35 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         }
     }
     let mut listener = Told { printer: *printer, output: args.output };
-    watch(project, place, &chosen, intervals, stops(), &mut listener).await?;
-    Ok(EXIT_DONE)
+    let mut stop = stops();
+    let (mut project, mut other) = (project, None);
+    loop {
+        let begun = begin(&project, args, &clock, intervals, &mut stop, &mut listener).await;
+        match (begun, other.take()) {
+            (Ok(Over::Stopped), _) => return Ok(EXIT_DONE),
+            (Ok(Over::Reloaded(new)), _) => other = Some(std::mem::replace(&mut project, *new)),
+            // What the new spec asks for cannot be watched: the old one could.
+            (Err(failure), Some(old)) => {
+                printer.failure(&failure);
+                printer.note("the watch goes on with the old spec\n");
+                project = old;
+            }
+            (Err(failure), None) => return Err(failure),
+        }
+    }
+}
+
+async fn begin(
+    project: &Project,
+    args: &Args,
+    clock: &Clock,
+    intervals: Intervals,
+    stop: &mut UnboundedReceiver<()>,
+    listener: &mut Told,
+) -> Result<Over, Failure> {
+    let chosen = project.select(&args.select)?;
+    let place = Place::open(project, args.landing.as_deref(), clock.clone())?;
+    Ok(watch(project, place, &chosen, intervals, stop, listener).await?)
 }
 
 struct Told {

@@ -23,7 +23,7 @@ use lake::events::Level;
 use lake::report::{RunSummary, TaskOutcome, TaskStatus, record};
 use lake::run::RunContext;
 use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::maintain::after_run;
@@ -91,6 +91,8 @@ pub(crate) struct Request<'a> {
     pub(crate) repairs: Option<Repaired>,
     /// True when it waits for its turn though `queue` is false.
     pub(crate) always_waits: bool,
+    /// What started it, for the event log; null for a person.
+    pub(crate) trigger: Value,
 }
 
 /// A run that is repaired.
@@ -107,7 +109,7 @@ pub(crate) struct Repaired {
 impl<'a> Request<'a> {
     /// A new run of some tasks.
     pub(crate) fn of(chosen: &'a BTreeSet<TableName>) -> Self {
-        Self { chosen, anew: BTreeSet::new(), repairs: None, always_waits: false }
+        Self { chosen, anew: BTreeSet::new(), repairs: None, always_waits: false, trigger: Value::Null }
     }
 }
 
@@ -172,9 +174,16 @@ impl Begun<'_> {
     fn record(&self, units: &[Unit], request: &Request<'_>) {
         let names: Vec<String> = units.iter().map(|unit| unit.name.to_string()).collect();
         let anew: Vec<String> = request.anew.iter().map(ToString::to_string).collect();
-        let attempt = request.repairs.as_ref().map_or(1, |repaired| repaired.attempt);
-        let (program, name, spec) = (env!("CARGO_PKG_NAME"), &self.project.header.name, self.spec());
-        record::attempt_started(&self.context.events, program, name, &spec, &names, attempt, &anew);
+        let attempt = record::Attempt {
+            program: env!("CARGO_PKG_NAME"),
+            name: &self.project.header.name,
+            spec: &self.spec(),
+            tasks: &names,
+            number: request.repairs.as_ref().map_or(1, |repaired| repaired.attempt),
+            anew: &anew,
+            trigger: request.trigger.clone(),
+        };
+        record::attempt_started(&self.context.events, &attempt);
     }
 
     /// Notes for whom the run waited until it was its turn.

@@ -86,6 +86,23 @@ pub(crate) async fn run(lake: &Lake, wanted: &str) -> Result<Option<Recorded>> {
     Ok(Some(recorded))
 }
 
+/// The last moment of the schedule that started a run, or that the start of a watch made good.
+///
+/// # Errors
+/// As [`runs`].
+pub(crate) async fn last_tick(lake: &Lake) -> Result<Option<DateTime<Utc>>> {
+    let sql = format!(
+        "SELECT {EVENT} FROM event_log WHERE kind = '{RUN_STARTED}' AND details LIKE '%\"tick\":\"%' \
+         ORDER BY at DESC LIMIT 10"
+    );
+    let mut last = None;
+    for batch in select(lake, &sql).await? {
+        let ticks = events(&batch).filter_map(|event| event.details["trigger"]["tick"].as_str()?.parse().ok());
+        last = last.max(ticks.max());
+    }
+    Ok(last)
+}
+
 /// The last end of each task, by its name.
 ///
 /// # Errors

@@ -1,11 +1,15 @@
-//! Runs what new files touch, for as long as nobody says stop.
+//! Runs what new files touch, and everything at the moments of a schedule, for as long as nobody says stop.
 //!
-//! One loop owns everything: it hears the watcher and the signals, asks the agenda what is due, and runs one run at a
-//! time. A run that fails ends nothing: what may pass is tried again after a growing wait, the rest waits for the next
+//! One loop owns everything: it hears the watcher and the signals, asks the agenda and the schedule what is due, looks
+//! whether the spec has changed, and runs one run at a time. A run that fails ends nothing: what may pass is tried again after a growing wait, the rest waits for the next
 //! files.
 
 mod agenda;
+mod reload;
 mod story;
+#[cfg(test)]
+mod tests;
+mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,23 +17,29 @@ use std::time::Duration;
 use bronze::SourcePlan;
 use bronze::plan::Clean;
 use bronze::watch::{Intervals, Watcher};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use lake::report::{RunSummary, TaskOutcome, TaskStatus};
 use lake::run::Meter;
 use lake::spec::FileArrival;
 use lake::{Error, Result, Retry, TableName};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::run::{Finished, Observer, Place, Request, run};
 use crate::spec::Project;
+use crate::tools::history;
 use agenda::Agenda;
+use reload::SpecFile;
 use story::Story;
+use ticks::Ticks;
 
 /// Where `clean_source` is on, files that may go are looked for though nothing arrives: as often as the retention is
 /// long, within these bounds.
 const CLEANING: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 /// How far away a moment is that never comes.
 const NEVER: Duration = Duration::from_secs(86_400);
+/// How often the spec is looked at.
+const SPEC_LOOKED_AT: Duration = Duration::from_secs(2);
 
 /// Where a watch tells what happens.
 pub(crate) trait Listener {
@@ -39,7 +49,16 @@ pub(crate) trait Listener {
     fn ran(&mut self, summary: &RunSummary);
 }
 
-/// Watches the folders of the chosen sources and runs them, with what reads them, until `stop` says so.
+/// How a watch came to its end.
+pub(crate) enum Over {
+    /// Somebody stopped it.
+    Stopped,
+    /// The spec has changed; this is the new one.
+    Reloaded(Box<Project>),
+}
+
+/// Watches the folders of the chosen sources and runs them, with what reads them, until `stop` says so or the spec
+/// changes.
 ///
 /// # Errors
 /// When the landing zone and the storage are the same folder.
@@ -48,34 +67,48 @@ pub(crate) async fn watch(
     mut place: Place,
     chosen: &BTreeSet<TableName>,
     intervals: Intervals,
-    stop: UnboundedReceiver<()>,
+    stop: &mut UnboundedReceiver<()>,
     listener: &mut dyn Listener,
-) -> Result<()> {
+) -> Result<Over> {
     let sources: Vec<SourcePlan> = project
         .tasks
         .iter()
         .filter(|task| chosen.contains(&task.name))
         .filter_map(|task| task.job.source().cloned())
         .collect();
-    if sources.is_empty() {
+    let header = &project.header;
+    if sources.is_empty() && header.schedule.is_none() {
         return Err(Error::spec("no bronze source is among the chosen tasks: there is nothing to watch"));
     }
     let clock = place.lake.clock().clone();
-    let (watcher, notices) =
-        Watcher::new(&place.landing, place.lake.root(), sources.clone(), intervals, clock.clone())?;
-    place.sightings = watcher.sightings();
-    let story = Story { zone: project.header.timezone };
+    let (watcher, notices) = match header.starts_on_files && !sources.is_empty() {
+        true => {
+            let made = Watcher::new(&place.landing, place.lake.root(), sources.clone(), intervals, clock.clone())?;
+            place.sightings = made.0.sightings();
+            (Some(made.0), made.1)
+        }
+        false => (None, Vec::new()),
+    };
+    let story = Story { zone: header.timezone };
     let tasks: Vec<_> = project.tasks.iter().filter(|task| chosen.contains(&task.name)).collect();
-    listener.say(&story.begins(clock.now(), &place.landing.to_string(), &tasks));
-    let arrival = project.header.trigger.file_arrival;
+    if watcher.is_some() {
+        listener.say(&story.begins(clock.now(), &place.landing.to_string(), &tasks));
+    }
+    if let Some(schedule) = &header.schedule {
+        listener.say(&story.scheduled(clock.now(), schedule));
+    }
+    let last = if header.schedule.is_some() { history::last_tick(&place.lake).await.unwrap_or_default() } else { None };
+    let arrival = header.trigger.file_arrival;
     let mut watch = Watch {
         project,
-        place,
         chosen,
         sources,
         arrival,
         watcher,
         agenda: Agenda::new(arrival.min_time_between_triggers.as_std()),
+        ticks: Ticks::new(header.schedule.clone(), last, clock.now()),
+        spec: SpecFile::of(&project.file),
+        place,
         story,
         listener,
         stop,
@@ -84,10 +117,13 @@ pub(crate) async fn watch(
         is_idle: false,
     };
     watch.tell(&notices);
-    watch.until_stopped().await;
-    let line = watch.story.ends(clock.now(), watch.runs);
+    let over = watch.until_over().await;
+    let line = match over {
+        Over::Stopped => watch.story.ends(clock.now(), watch.runs),
+        Over::Reloaded(_) => watch.story.reloaded(clock.now()),
+    };
     watch.listener.say(&line);
-    Ok(())
+    Ok(over)
 }
 
 struct Watch<'a> {
@@ -96,11 +132,14 @@ struct Watch<'a> {
     chosen: &'a BTreeSet<TableName>,
     sources: Vec<SourcePlan>,
     arrival: FileArrival,
-    watcher: Watcher,
+    /// Nothing where files that arrive start no runs.
+    watcher: Option<Watcher>,
     agenda: Agenda,
+    ticks: Ticks,
+    spec: SpecFile,
     story: Story,
     listener: &'a mut dyn Listener,
-    stop: UnboundedReceiver<()>,
+    stop: &'a mut UnboundedReceiver<()>,
     /// When each source was run last.
     ran_at: BTreeMap<TableName, DateTime<Utc>>,
     runs: u64,
@@ -108,31 +147,50 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_stopped(&mut self) {
-        let all: BTreeSet<TableName> = self.sources.iter().map(|source| source.table.clone()).collect();
-        // What landed while nobody watched.
-        if self.run("what is there", all.clone(), self.chosen.clone()).await {
-            return;
+    async fn until_over(&mut self) -> Over {
+        // What landed, and moments that passed, while nobody watched.
+        let missed = self.ticks.take(self.now());
+        if (self.watcher.is_some() || missed.is_some()) && self.run(Because::Start(missed)).await {
+            return Over::Stopped;
         }
         loop {
             self.schedule();
             self.say_idle();
             let now = self.now();
-            let next = [self.agenda.next(), self.cleaning().map(|(at, _)| at)].into_iter().flatten().min();
-            let rest = next.map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
+            let next = [self.agenda.next(), self.cleaning().map(|(at, _)| at), self.ticks.next()];
+            let rest = next.into_iter().flatten().min().map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
             let clock = self.place.lake.clock().clone();
             tokio::select! {
                 biased;
-                Some(()) = self.stop.recv() => return,
+                Some(()) = self.stop.recv() => return Over::Stopped,
                 () = clock.sleep(rest) => {
                     if self.due().await {
-                        return;
+                        return Over::Stopped;
                     }
                 }
-                () = self.watcher.wait() => {
-                    let notices = self.watcher.look().await;
-                    self.tell(&notices);
+                () = clock.beat(SPEC_LOOKED_AT) => {
+                    if let Some(project) = self.reload() {
+                        return Over::Reloaded(Box::new(project));
+                    }
                 }
+                () = seen(self.watcher.as_ref()) => {
+                    if let Some(watcher) = &mut self.watcher {
+                        let notices = watcher.look().await;
+                        self.tell(&notices);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The spec as it is now, when it has changed and is right; what is wrong with it is told once.
+    fn reload(&mut self) -> Option<Project> {
+        match self.spec.changed()? {
+            Ok(project) => Some(project),
+            Err(failure) => {
+                let line = self.story.not_reloaded(self.now(), &failure);
+                self.listener.say(&line);
+                None
             }
         }
     }
@@ -156,7 +214,7 @@ impl Watch<'_> {
     fn say_idle(&mut self) {
         if self.agenda.next().is_none() && !self.is_idle {
             self.is_idle = true;
-            let line = self.story.idle(self.now());
+            let line = self.story.idle(self.now(), self.watcher.is_some(), self.ticks.next());
             self.listener.say(&line);
         }
     }
@@ -183,22 +241,28 @@ impl Watch<'_> {
 
     /// Runs what is due, unless a closer look finds it changing still. True when the watch was stopped meanwhile.
     async fn due(&mut self) -> bool {
-        let mut due = self.agenda.take(self.now());
+        let now = self.now();
+        if let Some(tick) = self.ticks.take(now) {
+            // It takes what is complete, whoever asked for it.
+            self.agenda.take(now);
+            return self.run(Because::Tick(tick)).await;
+        }
+        let mut due = self.agenda.take(now);
         for table in &due {
-            let notices = self.watcher.look_closely(table).await;
-            self.tell(&notices);
+            if let Some(watcher) = &mut self.watcher {
+                let notices = watcher.look_closely(table).await;
+                self.tell(&notices);
+            }
         }
         let now = self.now();
         due.retain(|table| self.is_ready(table, now));
-        let mut because = "files";
-        if due.is_empty() {
-            let Some((_, table)) = self.cleaning().filter(|(at, _)| *at <= now) else { return false };
-            because = "files that may go";
-            due.insert(table);
+        if !due.is_empty() {
+            return self.run(Because::Files(due)).await;
         }
-        let with_dependents = self.project.graph.with_dependents(&due);
-        let chosen = with_dependents.intersection(self.chosen).cloned().collect();
-        self.run(because, due, chosen).await
+        match self.cleaning().filter(|(at, _)| *at <= now) {
+            Some((_, table)) => self.run(Because::Cleaning(table)).await,
+            None => false,
+        }
     }
 
     /// The source whose files are next to be looked at because some may be cleared away, and when.
@@ -222,18 +286,19 @@ impl Watch<'_> {
     }
 
     /// One run. True when the watch was stopped meanwhile.
-    async fn run(&mut self, because: &str, sources: BTreeSet<TableName>, chosen: BTreeSet<TableName>) -> bool {
-        let line = self.story.run_starts(self.now(), because, &sources);
+    async fn run(&mut self, because: Because) -> bool {
+        let line = self.story.run_starts(self.now(), &because);
         self.listener.say(&line);
         self.is_idle = false;
         self.runs += 1;
         let now = self.now();
         self.agenda.started(now);
+        let (sources, chosen) = self.work_of(&because);
         self.ran_at.extend(sources.into_iter().map(|source| (source, now)));
         let (tell, heard) = mpsc::unbounded_channel();
         let mut quiet = Quiet;
         let mut stopped = false;
-        let request = Request { always_waits: true, ..Request::of(&chosen) };
+        let request = Request { always_waits: true, trigger: because.to_json(), ..Request::of(&chosen) };
         let Finished { summary, recorded } = {
             let mut running = std::pin::pin!(run(self.project, &self.place, request, heard, &mut quiet));
             loop {
@@ -262,6 +327,21 @@ impl Watch<'_> {
         stopped
     }
 
+    /// The sources that a run looks at, and its tasks.
+    fn work_of(&self, because: &Because) -> (BTreeSet<TableName>, BTreeSet<TableName>) {
+        let sources = match because {
+            Because::Start(_) | Because::Tick(_) => {
+                let all = self.sources.iter().map(|source| source.table.clone()).collect();
+                return (all, self.chosen.clone());
+            }
+            Because::Files(sources) => sources.clone(),
+            Because::Cleaning(source) => [source.clone()].into(),
+        };
+        let with_dependents = self.project.graph.with_dependents(&sources);
+        let chosen = with_dependents.intersection(self.chosen).cloned().collect();
+        (sources, chosen)
+    }
+
     /// Tries again later what may pass; the rest waits for the next files.
     fn follow_up(&mut self, summary: &RunSummary, now: DateTime<Utc>) {
         let may_pass = |task: &&TaskOutcome| {
@@ -275,6 +355,41 @@ impl Watch<'_> {
         let wait = self.agenda.failed(&failed, now);
         let line = self.story.again_in(now, wait);
         self.listener.say(&line);
+    }
+}
+
+/// What starts a run.
+enum Because {
+    /// The watch begins; a moment of the schedule was missed, or none.
+    Start(Option<DateTime<Utc>>),
+    /// A moment of the schedule.
+    Tick(DateTime<Utc>),
+    /// These sources have files.
+    Files(BTreeSet<TableName>),
+    /// Files of this source may go.
+    Cleaning(TableName),
+}
+
+impl Because {
+    /// For the event log.
+    fn to_json(&self) -> Value {
+        let moment = |at: &DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        match self {
+            Self::Start(missed) => json!({"kind": "start", "tick": missed.as_ref().map(moment)}),
+            Self::Tick(tick) => json!({"kind": "schedule", "tick": moment(tick)}),
+            Self::Files(sources) => {
+                json!({"kind": "file_arrival", "sources": sources.iter().map(ToString::to_string).collect::<Vec<_>>()})
+            }
+            Self::Cleaning(source) => json!({"kind": "clean_source", "sources": [source.to_string()]}),
+        }
+    }
+}
+
+/// Waits for events of files; for ever where nobody looks for them.
+async fn seen(watcher: Option<&Watcher>) {
+    match watcher {
+        Some(watcher) => watcher.wait().await,
+        None => std::future::pending().await,
     }
 }
 

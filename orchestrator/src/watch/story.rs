@@ -6,9 +6,12 @@ use std::time::Duration;
 use bronze::watch::Notice;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use cli::Failure;
 use lake::report::{RunSummary, TaskOutcome, TaskState, TaskStatus, counted, duration, many, thousands};
+use lake::spec::Schedule;
 use lake::{Error, Layer, TableName};
 
+use super::Because;
 use crate::spec::{Job, Task};
 
 /// Lines about a watch, each with the time of day in the zone of the pipeline.
@@ -60,10 +63,46 @@ impl Story {
         self.line(now, &text)
     }
 
-    /// A run starts, for these sources.
-    pub(super) fn run_starts(&self, now: DateTime<Utc>, because: &str, sources: &BTreeSet<TableName>) -> String {
-        let names: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        self.line(now, &format!("run started ({because}): {} and what reads it", names.join(", ")))
+    /// Runs start by the clock.
+    pub(super) fn scheduled(&self, now: DateTime<Utc>, schedule: &Schedule) -> String {
+        self.line(now, &format!("runs by the schedule {}; Ctrl-C ends the watch", schedule.describe()))
+    }
+
+    /// The spec has changed.
+    pub(super) fn reloaded(&self, now: DateTime<Utc>) -> String {
+        self.line(now, "the spec has changed: the watch goes on with the new one")
+    }
+
+    /// The spec has changed and is wrong.
+    pub(super) fn not_reloaded(&self, now: DateTime<Utc>, failure: &Failure) -> String {
+        let why = match failure {
+            Failure::Problems(problems) => problems.to_string(),
+            Failure::Error(error) => lake::report::error_text(error),
+            Failure::Closed => String::new(),
+        };
+        let line = self.line(now, "the spec has changed and cannot be used: the watch goes on with the old one");
+        format!("{line}{}\n", why.trim_end())
+    }
+
+    /// A run starts.
+    pub(super) fn run_starts(&self, now: DateTime<Utc>, because: &Because) -> String {
+        let of = |sources: &BTreeSet<TableName>| {
+            let names: Vec<String> = sources.iter().map(ToString::to_string).collect();
+            format!("{} and what reads it", names.join(", "))
+        };
+        let text = match because {
+            Because::Start(None) => "(what is there)".to_owned(),
+            Because::Start(Some(missed)) => format!("(what is there, and the missed {})", self.moment(*missed)),
+            Because::Tick(tick) => format!("(the schedule, {})", self.moment(*tick)),
+            Because::Files(sources) => format!("(files): {}", of(sources)),
+            Because::Cleaning(source) => format!("(files that may go): {}", of(&[source.clone()].into())),
+        };
+        self.line(now, &format!("run started {text}"))
+    }
+
+    /// A moment of the schedule.
+    fn moment(&self, at: DateTime<Utc>) -> String {
+        at.with_timezone(&self.zone).format("%Y-%m-%d %H:%M").to_string()
     }
 
     /// What a run did.
@@ -110,8 +149,13 @@ impl Story {
     }
 
     /// Nothing is on its way.
-    pub(super) fn idle(&self, now: DateTime<Utc>) -> String {
-        self.line(now, "waiting for files")
+    pub(super) fn idle(&self, now: DateTime<Utc>, for_files: bool, tick: Option<DateTime<Utc>>) -> String {
+        let text = match (for_files, tick) {
+            (true, Some(tick)) => format!("waiting for files, or {}", self.moment(tick)),
+            (false, Some(tick)) => format!("waiting for {}", self.moment(tick)),
+            (_, None) => "waiting for files".to_owned(),
+        };
+        self.line(now, &text)
     }
 
     /// The watch is over.
