@@ -278,8 +278,9 @@ fn digits(text: &str) -> Option<(usize, usize)> {
 /// True for digits that begin with a 0 which is not the number 0.
 fn is_padded(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = unsigned.split('.').next().unwrap_or_default();
-    digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    whole.len() > 1 && whole.starts_with('0') && all_digits(whole) && all_digits(fraction)
 }
 
 /// True for a number that a double holds to the last digit.
@@ -307,6 +308,7 @@ mod tests {
         assert_eq!(kind(&["1", "-20", "0"]), "bigint");
         assert_eq!(kind(&["00042", "42"]), "string");
         assert_eq!(kind(&["+42"]), "string");
+        assert_eq!(kind(&["007.50"]), "string");
         assert_eq!(kind(&["1", "2.50", "-3.125"]), "decimal(18,3)");
         assert_eq!(kind(&["9223372036854775808"]), "decimal(38,0)");
         assert_eq!(kind(&["123456789012345678901.25"]), "decimal(38,2)");
@@ -334,6 +336,7 @@ mod tests {
             ("timestamp".to_owned(), Some("%m/%d/%Y %H:%M"))
         );
         assert_eq!(kind(&["01/02/2024", "03/04/2024"]), "string", "nobody can tell");
+        assert_eq!(told("x", &["01.02.2024", "31.12.2023"]), ("date".to_owned(), Some("%d.%m.%Y")));
         assert_eq!(told("order_date", &["20240501"]), ("date".to_owned(), Some("%Y%m%d")));
         assert_eq!(told("order_no", &["20240501"]).0, "bigint");
         assert_eq!(told("updated_at", &["1714557600000"]).0, "timestamp_ms");
