@@ -60,7 +60,7 @@ fn tables_are_right_whatever_writers_do() {
     project.land("orders/before.csv", b"order_id,status,ts\n1,before,1\n", None);
     let mut watch = Watching::new(project.start_watch(&[]));
     watch.expect(&["watching", "bronze.orders_cdc (orders/)"]);
-    watch.expect(&["run", "done", "bronze.orders_cdc 1 file, 1 rows", "silver.orders 1 rows"]);
+    watch.expect(&["run", "done", "bronze.orders_cdc 1 file, 1 row", "silver.orders 1 row"]);
     watch.expect(&[IDLE]);
 
     // Written slowly: every line within `settle` of the one before, for longer than `settle`.
@@ -80,7 +80,7 @@ fn tables_are_right_whatever_writers_do() {
     // Renamed into place, and overwritten later.
     rename_in(&project, "orders/whole.csv", b"order_id,status,ts\n30,whole,3\n");
     watch.expect(&["orders/whole.csv arrived", "complete: it was renamed into place"]);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
     watch.expect(&[IDLE]);
     project.land("orders/whole.csv", b"order_id,status,ts\n30,whole again,4\n31,whole again,4\n", None);
     watch.expect(&["orders/whole.csv came again with other content"]);
@@ -101,7 +101,7 @@ fn tables_are_right_whatever_writers_do() {
     // Folders that were not there are watched when they are; markers start nothing.
     project.land("orders/2024/05/new.csv", b"order_id,status,ts\n40,new folder,6\n", None);
     watch.expect(&["orders/2024/05/new.csv arrived"]);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
     watch.expect(&[IDLE]);
     project.land("orders/_SUCCESS", b"x", None);
     project.land("orders/late.csv.tmp", b"x", None);
@@ -129,7 +129,7 @@ fn without_events_folders_are_listed() {
     watch.expect(&[IDLE]);
     project.land("orders/a.csv", b"order_id,status,ts\n1,polled,1\n", None);
     watch.expect(&["orders/a.csv arrived"]);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
     watch.expect(&[IDLE]);
     let outcome = watch.end().expect(0);
     let runs: Vec<serde_json::Value> =
@@ -150,7 +150,7 @@ fn what_fails_ends_no_watch() {
     watch.expect(&[IDLE]);
     project.land("orders/b.csv", b"order_id,status,ts\n2,b,1\n", None);
     watch.expect(&["orders/b.csv arrived"]);
-    watch.expect(&["failed in", "bronze.orders_cdc 1 file, 1 rows", "silver.orders failed"]);
+    watch.expect(&["failed in", "bronze.orders_cdc 1 file, 1 row", "silver.orders failed"]);
     watch.expect(&[IDLE]);
     watch.end().expect(0);
     project.respec(SPEC);
@@ -185,7 +185,7 @@ fn a_store_that_fails_for_a_while_is_tried_again() {
     let mut watch = Watching::new(project.start_watch_with("bronze_data_written:fail", &[]));
     watch.expect(&["failed in", "bronze.orders_cdc failed"]);
     watch.expect(&["again in 5.00 s"]);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
     watch.expect(&[IDLE]);
     watch.end().expect(0);
     assert_eq!(project.count("silver.orders"), 1);
