@@ -200,14 +200,14 @@ fn a_schedule_runs_and_a_spec_that_changes_is_taken_when_it_is_right() {
     let mut watch = Watching::new(project.start_watch(&[]));
     watch.expect(&["runs by the schedule * * * * * * (UTC)"]);
     watch.expect(&["run started (the schedule, "]);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
     assert!(!watch.lines().iter().any(|line| line.contains("arrived")), "{:?}", watch.lines());
 
     project.respec(&timed.replace("format: csv", "format: cvs"));
     watch.expect(&["the spec has changed and cannot be used: the watch goes on with the old one"]);
     watch.expect(&["did you mean `csv`?"]);
     project.land("orders/2.csv", b"order_id,status,ts\n2,new,1\n", None);
-    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 rows"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
 
     project.respec(&SPEC.replace("silver:\n", "  more_cdc: {path: more/, format: csv, settle: 0s}\nsilver:\n"));
     watch.expect(&["the spec has changed: the watch goes on with the new one"]);
