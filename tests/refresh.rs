@@ -324,3 +324,38 @@ fn a_vector_or_a_log_that_is_gone_leads_to_the_whole() {
     assert!(told.contains("computed as a whole, because version 2 of silver.orders is gone from its log"), "{told}");
     gold(&log, &["verify"]).expect(0);
 }
+
+#[test]
+fn a_source_that_was_made_of_another_kind_is_compared_as_a_whole() {
+    const KINDS: &str = "
+name: kinds
+storage: ./lakehouse
+landing: ./landing
+timezone: Etc/GMT+12
+bronze:
+  s: {path: ./, format: csv, settle: 0s}
+silver:
+  t:
+    source: s
+    op: {column: op, insert: [I], update: [U], delete: [D]}
+    keys: [id]
+    sequence_by: [\"ts bigint\"]
+    columns: {id: bigint not null, day: date, note: string}
+    stored_as_scd_type: 2
+gold:
+  daily: {query: 'SELECT day, count(*) AS n FROM silver.t GROUP BY day'}
+  days: {snapshot_of: silver.t, strategy: changed_only}
+";
+    let project = Project::new(KINDS);
+    project.land("1.csv", b"op,id,day,note,ts\nI,1,2024-05-01,a,1\nU,1,2024-05-01,b,2\nI,2,2024-05-02,c,1\n", None);
+    run(&project, 0);
+    // Rows of the present alone, in folders by day; and a day later somewhere.
+    let other = KINDS.replace("    stored_as_scd_type: 2\n", "    partition_by: [day]\n");
+    project.respec(&other.replace("Etc/GMT+12", "Etc/GMT-14"));
+    program::run("silver", project.path(), &["rebuild", "t"], None).expect(0);
+    run(&project, 0);
+    gold(&project, &["verify"]).expect(0);
+    let sql = "SELECT snapshot_date, count(*) AS n FROM gold.days GROUP BY snapshot_date";
+    let days = project.query(sql);
+    assert_eq!((days.len(), days[0]["n"].as_i64()), (1, Some(2)), "nothing that is recorded has changed: {days:?}");
+}

@@ -278,3 +278,17 @@ fn a_table_is_restored_once_wherever_it_is_killed_and_beside_a_run() {
     assert_eq!(rows(&project), expected(&["1 | 2 | paid | 10", "2 | 3 | paid | 20"]));
     assert_sound(&project);
 }
+
+#[test]
+fn what_a_table_that_is_made_anew_remembers_counts_though_the_old_one_was_restored() {
+    let (project, versions) = made(SPEC, &["I,1,1,new,10\nI,2,1,new,10\n", "D,1,3,,\n", "D,2,3,,\n"]);
+    restore(&project, SILVER, versions[0], &[]);
+    project.run();
+    assert_eq!(rows(&project), expected(&[]));
+    project.silver(&["rebuild", "orders"]).expect(0);
+    // Older than the deletes, which the new table remembers as well.
+    land(&project, 4, "U,1,2,late,11\nU,2,2,late,11\n");
+    project.run();
+    assert_eq!(rows(&project), expected(&[]));
+    assert_sound(&project);
+}

@@ -121,3 +121,17 @@ fn a_table_that_is_behind_is_not_compared() {
     assert!(outcome.stderr.contains("has not applied all of bronze.orders_cdc"), "{}", outcome.story());
     project.silver(&["verify", "orders"]).expect(0);
 }
+
+#[test]
+fn a_refused_file_leaves_nothing_to_be_brought_up_to_date() {
+    let project = Project::new(
+        "name: refused\nstorage: ./lakehouse\nlanding: ./landing\nbronze:\n  s: {path: ./, format: csv, settle: 0s}\n\
+         silver:\n  t: {source: s, keys: [id], sequence_by: [], columns: {id: bigint not null}}\n",
+    );
+    project.land("1.csv", b"id\n1\n", None);
+    project.run();
+    project.land("2.csv", &[0x50, 0x4b, 0x03, 0x04, 0, 0xff, 0xfe, 0, 0], None);
+    let told = project.orchestrator(&["run"]).expect(1);
+    assert!(!told.stderr.contains("has no rows yet") && !told.stdout.contains("has no rows yet"), "{}", told.story());
+    project.silver(&["verify", "--rebuild"]).expect(0);
+}

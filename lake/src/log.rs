@@ -16,6 +16,8 @@ use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
 use crate::table::Table;
 
+/// Entries stay at least so long, whatever the table says: a writer that began with an older version must find them.
+const RETENTION_LEAST: Duration = Duration::from_hours(24 * 7);
 /// Digits of a version in the name of a file.
 const DIGITS: usize = 20;
 
@@ -53,7 +55,7 @@ struct LogFile {
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when it cannot be listed.
 pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
-    let retention = table.delta().snapshot()?.table_config().log_retention_duration();
+    let retention = table.delta().snapshot()?.table_config().log_retention_duration().max(RETENTION_LEAST);
     let folder = Path::from("_delta_log");
     let store = table.delta().object_store();
     let listed = store.list(Some(&folder)).try_collect::<Vec<_>>().await;
@@ -62,7 +64,8 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
         let name = file.location.filename()?;
         let version = name.get(..DIGITS)?.parse().ok()?;
         let rest = name.get(DIGITS..)?;
-        let is_checkpoint = rest.starts_with(".checkpoint");
+        // One in parts may lack some, and an empty one was never written.
+        let is_checkpoint = rest == ".checkpoint.parquet" && file.size > 0;
         let is_entry = rest == ".json";
         let (written, bytes) = (file.last_modified, file.size);
         Some(LogFile { version, bytes, written, is_entry, is_checkpoint, path: file.location.clone() })
@@ -70,10 +73,11 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
     Ok(sorted(files.collect(), lake.clock().now(), retention))
 }
 
-/// Which of the files are what. Parts of a checkpoint count as one.
+/// Which of the files are what.
 fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> LogFiles {
     files.sort_by(|a, b| (a.version, &a.path).cmp(&(b.version, &b.path)));
-    let cutoff = now - chrono::Duration::from_std(retention).unwrap_or(chrono::Duration::MAX);
+    let cutoff = chrono::Duration::from_std(retention).ok().and_then(|retention| now.checked_sub_signed(retention));
+    let cutoff = cutoff.unwrap_or(DateTime::<Utc>::MIN_UTC);
     let entries: BTreeMap<u64, DateTime<Utc>> =
         files.iter().filter(|file| file.is_entry).map(|file| (file.version, file.written)).collect();
     let last_checkpoint = files.iter().filter(|file| file.is_checkpoint).map(|file| file.version).max();

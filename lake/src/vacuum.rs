@@ -133,14 +133,17 @@ async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<Strin
     Ok(vectors)
 }
 
-/// Removes files of a table. One that is gone already is no error.
+/// Removes files of a table, but for those that its newest version names: a restore may have brought them back since they
+/// were listed. One that is gone already is no error.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
 pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
     let store = table.delta().object_store();
     let failed = |path: &str| format!("removing `{path}` of {}", table.name());
-    let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = leftovers.iter().partition(|file| file.unfinished);
+    let live = live(&lake.existing(table.name()).await?)?;
+    let wanted = leftovers.iter().filter(|file| !live.contains(&file.path));
+    let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = wanted.partition(|file| file.unfinished);
     futures::stream::iter(listed)
         .map(|file| {
             let store = &store;
@@ -164,6 +167,19 @@ pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Resul
         }
     }
     Ok(())
+}
+
+/// The data files and vectors that the open version names.
+fn live(table: &Table) -> Result<HashSet<String>> {
+    let mut live = HashSet::new();
+    for file in table.delta().snapshot()?.log_data().iter() {
+        live.insert(file.object_store_path().to_string());
+        let vector = file.deletion_vector_descriptor();
+        if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
+            live.insert(path_of(&vector.path_or_inline_dv)?.to_string());
+        }
+    }
+    Ok(live)
 }
 
 /// The files of a table's folder that the store lists, with their sizes.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use lake::accounting::Figures;
+use lake::changes::lost_rows;
 use lake::columns::FileOrder;
 use lake::commit::{Outcome, Txn, redoing};
 use lake::quarantine::{Before, QuarantineWriter};
@@ -48,7 +49,14 @@ pub(crate) async fn run_upto(
     let plan = Arc::new(plan.clone());
     let refinement = Refinement { lake, plan: &plan, ctx, limit };
     let replayed = refinement.unfinished().await?;
-    let report = redoing(lake.clock(), async || refinement.once().await).await?;
+    let mut is_first = true;
+    let report = redoing(lake.clock(), async || {
+        if !std::mem::take(&mut is_first) {
+            refinement.check_source_kept().await?;
+        }
+        refinement.once().await
+    })
+    .await?;
     let report = match replayed {
         Some(replayed) => replayed.and(report),
         None => report,
@@ -122,8 +130,8 @@ impl Refinement<'_> {
         let landed = count(bronze, range, &session).await?;
         // Where files are full extracts one without records says something.
         if landed == 0 && self.plan.snapshot.is_none() {
-            let note = format!("{} has no rows yet", bronze.name());
-            return self.nothing(Some(bronze), Some(note)).await;
+            let note = (range.after == i64::MIN).then(|| format!("{} has no rows yet", bronze.name()));
+            return self.nothing(Some(bronze), note).await;
         }
         let decoder =
             Arc::new(Decoder::new(Arc::clone(self.plan), &bronze.schema(), FileOrder::of(bronze)?, &session)?);
@@ -225,6 +233,20 @@ impl Refinement<'_> {
                 Err(error.context(format!("reading the changes of {}", self.plan.table)))
             }
         }
+    }
+
+    /// Refuses to go on with a bronze table as it was at the begin of the run when rows were taken out of it since: the table
+    /// may have been taken back as well.
+    async fn check_source_kept(&self) -> Result<()> {
+        let source = TableName::bronze(&self.plan.source);
+        let (Some(pinned), Some(bronze)) = (self.ctx.pins.get(&source), self.lake.table(&source).await?) else {
+            return Ok(());
+        };
+        if bronze.version() <= pinned || !lost_rows(&bronze, pinned).await? {
+            return Ok(());
+        }
+        let message = format!("rows of {source} were taken away while {} was brought up to date", self.plan.table);
+        Err(Error::new(ErrorKind::Table, message).hint("run again: the next run takes what is there now"))
     }
 
     /// Refuses a bronze table that was made anew and counts its batches from the start.

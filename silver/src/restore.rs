@@ -37,7 +37,16 @@ pub fn along(way: &Way, moved: &[Moved], keep_offset: bool) -> Result<Along> {
     }
     let mut along = undo(way, moved)?;
     let (source, columns) = (format!("{name}:bronze."), format!("{name}:columns"));
-    let goes_back = |moved: &&Moved| moved.app == columns || (!keep_offset && moved.app.starts_with(&source));
-    along.txns.extend(moved.iter().filter(goes_back).map(|moved| (moved.app.clone(), moved.then.unwrap_or(NEVER))));
+    along.txns.extend(moved.iter().filter_map(|moved| {
+        let then = moved.then.unwrap_or(NEVER);
+        let version = match moved.app.starts_with(&source) {
+            // What is kept of later batches has been applied, whichever of the two versions has more.
+            true if keep_offset => then.max(moved.now.unwrap_or(NEVER)),
+            true => then,
+            false if moved.app == columns => then,
+            false => return None,
+        };
+        Some((moved.app.clone(), version))
+    }));
     Ok(along)
 }

@@ -84,11 +84,16 @@ impl Refinement<'_> {
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {
-                let txn = Txn::new(
-                    format!("{}:columns", self.plan.table),
-                    i64::try_from(schema.fields().len()).unwrap_or(i64::MAX),
-                );
+                let app = format!("{}:columns", self.plan.table);
+                let held = table.txn_version(&app).await?.unwrap_or(0);
+                let columns = i64::try_from(schema.fields().len()).unwrap_or(i64::MAX);
+                // A table that was exchanged for a copy may have had them once.
+                let txn = Txn::new(app, columns.max(held + 1));
                 table.add_columns(&schema, txn, &self.ctx.run).await.context(|| "adding columns")?;
+                if !matches!(evolution(&table.schema(), &wanted), Evolution::Same) {
+                    let message = format!("{} got other columns meanwhile", self.plan.table);
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
             }
             Evolution::Refused(problems) => {
                 let message =

@@ -136,7 +136,7 @@ impl Work {
             let columns = shape.columns.get(source.name()).cloned().unwrap_or_default();
             let from = u64::try_from(*from).unwrap_or_default();
             let names: Vec<String> = columns.iter().cloned().collect();
-            let changes = match between(source, from, &names).await? {
+            let changes = match between(&self.lake, source, from, &names).await? {
                 Told::Known(changes) => changes,
                 Told::Broken(why) => return Ok(Err(Whole::Reset(why))),
             };

@@ -15,7 +15,7 @@ use chrono::{Datelike, NaiveDate};
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{ident, lit, when};
-use lake::changes::{IS_NEW, Told, between};
+use lake::changes::{IS_NEW, Told, between, last_foreign};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::commit::Txn;
 use lake::session::Session;
@@ -62,7 +62,11 @@ pub(super) async fn base(plan: &SnapshotPlan, table: &Table, day: NaiveDate) -> 
     let Some(before) = day.pred_opt().and_then(|day| days.at(day)) else { return Ok(None) };
     // A day that was recorded by other options may lack columns that are kept now.
     let Some(options) = table.txn_version(&options_app(&plan.table)).await? else { return Ok(None) };
-    if days.after(day).is_some() || options > i64::from(before.num_days_from_ce()) {
+    if days.after(day).is_some() || options < 0 || options > i64::from(before.num_days_from_ce()) {
+        return Ok(None);
+    }
+    // Rows that another hand changed are as no version of the source has them.
+    if last_foreign(table, &format!("{}:", plan.table)).await?.is_some() {
         return Ok(None);
     }
     let version = table.txn_version(&day_app(plan, before)).await?;
@@ -94,7 +98,7 @@ pub(super) async fn since(
     if fields.iter().any(|field| !can_be_grouped(field.data_type())) {
         return Ok(None);
     }
-    let Told::Known(changes) = between(source, base, &names).await? else { return Ok(None) };
+    let Told::Known(changes) = between(lake, source, base, &names).await? else { return Ok(None) };
     if changes.is_empty() {
         let kept = fields.iter().filter(|field| layout.kept.contains(field.name())).map(|field| (*field).clone());
         let none = RecordBatch::new_empty(arrow::datatypes::Schema::new(kept.collect::<Vec<_>>()).into());

@@ -60,6 +60,10 @@ impl TextFormat {
         let other = || format!("`{text}` is not written as `{}`", self.pattern);
         let mut parsed = Parsed::new();
         parse(&mut parsed, text.trim_ascii(), self.items.iter()).map_err(|_| other())?;
+        // The library takes `26` for the year 26 where four digits are meant.
+        if parsed.year().is_some_and(|year| (0..1_000).contains(&year) && !text.contains(&format!("{year:04}"))) {
+            return Err(other());
+        }
         if let Ok(moment) = parsed.to_datetime() {
             return Ok(Reading::Moment(moment));
         }
@@ -137,6 +141,19 @@ mod tests {
 
     fn format(pattern: &str) -> TextFormat {
         pattern.parse().expect("a format")
+    }
+
+    #[test]
+    fn a_year_has_four_digits_unless_the_format_says_two() {
+        let days = |pattern: &str, text: &str| {
+            let texts: ArrayRef = Arc::new(StringArray::from(vec![text]));
+            let cast = cast_format(&texts, ColumnType::Date, &format(pattern), LISBON);
+            cast.bad.is_empty().then(|| cast.array.as_primitive::<Date32Type>().value_as_date(0).expect("a day"))
+        };
+        assert_eq!(days("%d/%m/%Y", "01/11/26"), None);
+        assert_eq!(days("%d/%m/%Y", "01/11/2026").map(|day| day.to_string()), Some("2026-11-01".to_owned()));
+        assert_eq!(days("%d/%m/%y", "01/11/26").map(|day| day.to_string()), Some("2026-11-01".to_owned()));
+        assert_eq!(days("%d/%m/%Y", "01/11/0026").map(|day| day.to_string()), Some("0026-11-01".to_owned()));
     }
 
     #[test]

@@ -17,16 +17,17 @@ use crate::table::Table;
 ///
 /// # Errors
 /// [`ErrorKind::Store`] when the log cannot be read.
-pub async fn between(table: &Table, from: u64, columns: &[String]) -> Result<Told<Changes>> {
+pub async fn between(lake: &Lake, table: &Table, from: u64, columns: &[String]) -> Result<Told<Changes>> {
     let mut files = Vec::new();
-    let types = types(table.delta().snapshot()?.metadata())?;
+    let mut has_metadata = false;
     for version in from + 1..=table.version() {
         let Some(actions) = actions(table, version).await? else {
             return Ok(Told::Broken(format!("version {version} of {} is gone from its log", table.name())));
         };
-        if let Some(what) = broken_by(&actions, &types, columns)? {
-            return Ok(Told::Broken(format!("{} {what} in version {version}", table.name())));
+        if is_restore(&actions) {
+            return Ok(Told::Broken(format!("{} was restored in version {version}", table.name())));
         }
+        has_metadata |= actions.iter().any(|action| matches!(action, Action::Metadata(_)));
         match of_commit(actions) {
             Some(changed) => files.extend(changed),
             None => {
@@ -35,7 +36,39 @@ pub async fn between(table: &Table, from: u64, columns: &[String]) -> Result<Tol
             }
         }
     }
+    if has_metadata {
+        let Ok(old) = lake.table_at(table.name(), from).await else {
+            return Ok(Told::Broken(format!("version {from} of {} cannot be read any more", table.name())));
+        };
+        if is_another(&old, table, columns)? {
+            return Ok(Told::Broken(format!("{} got other columns since version {from}", table.name())));
+        }
+    }
     Ok(Told::Known(Changes { table: table.clone(), files }))
+}
+
+/// True when rows of an older version cannot be read as rows of the newer one: a column that it had is gone or of another
+/// type, one of `columns` is new, or the files are divided by other columns.
+fn is_another(old: &Table, new: &Table, columns: &[String]) -> Result<bool> {
+    let (was, is) = (types(old.delta().snapshot()?.metadata())?, types(new.delta().snapshot()?.metadata())?);
+    let differs = was.iter().any(|(name, kind)| is.get(name) != Some(kind));
+    let is_new = columns.iter().any(|column| !was.contains_key(column));
+    Ok(differs || is_new || old.partition_columns()? != new.partition_columns()?)
+}
+
+/// True when rows of a table went after its version `from`, otherwise than by upkeep; also when that cannot be told any
+/// more.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the log cannot be read.
+pub async fn lost_rows(table: &Table, from: u64) -> Result<bool> {
+    for version in from + 1..=table.version() {
+        let Some(actions) = actions(table, version).await? else { return Ok(true) };
+        if actions.iter().any(|action| matches!(action, Action::Remove(file) if file.data_change)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A table as it was at an older version than the one that it is open at, with all of its files still there.
@@ -91,23 +124,11 @@ pub(super) async fn actions(table: &Table, version: u64) -> Result<Option<Vec<Ac
     }
 }
 
-/// What in a commit breaks the thread of changes.
-fn broken_by(actions: &[Action], types: &HashMap<String, Value>, columns: &[String]) -> Result<Option<&'static str>> {
-    for action in actions {
-        match action {
-            Action::CommitInfo(info) if info.operation.as_deref() == Some("RESTORE") => {
-                return Ok(Some("was restored"));
-            }
-            Action::Metadata(metadata) => {
-                let then = self::types(metadata)?;
-                if columns.iter().any(|column| then.get(column) != types.get(column)) {
-                    return Ok(Some("got other columns"));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(None)
+/// True for a commit that took the table back to an earlier version.
+fn is_restore(actions: &[Action]) -> bool {
+    actions
+        .iter()
+        .any(|action| matches!(action, Action::CommitInfo(info) if info.operation.as_deref() == Some("RESTORE")))
 }
 
 /// The types of the columns, as the log writes them.

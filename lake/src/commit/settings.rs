@@ -39,10 +39,12 @@ enum Kind {
     Bytes,
 }
 
+/// The largest number of an interval, so that it can be counted back from today.
+const INTERVAL_MAX: u64 = 10_000_000;
+
 /// Properties of Delta that change nothing that rows or their writers depend on.
 /// <https://docs.delta.io/latest/table-properties.html>
-const SETTABLE: [(&str, Kind); 8] = [
-    ("delta.checkpoint.writeStatsAsJson", Kind::Flag),
+const SETTABLE: [(&str, Kind); 7] = [
     ("delta.checkpoint.writeStatsAsStruct", Kind::Flag),
     ("delta.checkpointInterval", Kind::Count),
     ("delta.dataSkippingNumIndexedCols", Kind::CountOrAll),
@@ -74,7 +76,8 @@ impl Kind {
             Self::Interval => {
                 let units = ["week", "day", "hour", "minute", "second"];
                 matches!(&words[..], ["interval", number, unit]
-                    if number.parse::<u64>().is_ok() && units.contains(&unit.trim_end_matches('s')))
+                    if number.parse::<u64>().is_ok_and(|number| number <= INTERVAL_MAX)
+                        && units.contains(&unit.strip_suffix('s').unwrap_or(unit)))
             }
             Self::Flag => matches!(value, "true" | "false"),
             Self::Count => value.parse::<u32>().is_ok_and(|number| number > 0),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use chrono::{DateTime, Utc};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
@@ -30,6 +30,26 @@ const VECTORS_AT_ONCE: usize = 16;
 /// True for a file of which the log tells all that a scan must know.
 pub(super) fn can_be_scanned(file: &LogicalFileView) -> bool {
     file.num_records().is_some()
+}
+
+/// True for columns with parts that must not be null: other engines write them as ones that may be, and only the library's
+/// scan lets that pass.
+pub(super) fn has_required_parts(schema: &Schema) -> bool {
+    fn of(kind: &DataType) -> bool {
+        match kind {
+            DataType::Struct(fields) => fields.iter().any(|field| !field.is_nullable() || of(field.data_type())),
+            DataType::List(item) => !item.is_nullable() || of(item.data_type()),
+            // The key of a map is never null; its value is the second part of an entry.
+            DataType::Map(entries, _) => match entries.data_type() {
+                DataType::Struct(entry) => {
+                    entry.iter().skip(1).any(|value| !value.is_nullable() || of(value.data_type()))
+                }
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+    schema.fields().iter().any(|field| of(field.data_type()))
 }
 
 impl Session {

@@ -13,7 +13,7 @@ use datafusion::dataframe::DataFrame;
 use deltalake::kernel::LogicalFileView;
 
 use super::Session;
-use super::marked::can_be_scanned;
+use super::marked::{can_be_scanned, has_required_parts};
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::upsert::file::is_mapped;
@@ -52,7 +52,7 @@ impl Session {
         let wanted = |file: &LogicalFileView| only.as_ref().is_none_or(|only| only.contains(file.path().as_ref()));
         let (marked, whole): (Vec<LogicalFileView>, Vec<LogicalFileView>) =
             log.iter().filter(wanted).partition(|file| file.deletion_vector_descriptor().is_some());
-        let (marked, untold): (Vec<_>, Vec<_>) = match is_mapped(table)? {
+        let (marked, untold): (Vec<_>, Vec<_>) = match is_mapped(table)? || has_required_parts(&table.schema()) {
             true => (Vec::new(), marked),
             false => marked.into_iter().partition(can_be_scanned),
         };

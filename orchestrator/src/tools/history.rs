@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 
 use super::record::Recorded;
 
+/// Events of runs by a schedule that are looked through for the last good one.
+const TICKS_LOOKED_AT: usize = 400;
+
 /// One line of the list of runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Line {
@@ -86,21 +89,31 @@ pub(crate) async fn run(lake: &Lake, wanted: &str) -> Result<Option<Recorded>> {
     Ok(Some(recorded))
 }
 
-/// The last moment of the schedule that started a run, or that the start of a watch made good.
+/// The last moment of the schedule of a pipeline that started a run, or that the start of a watch made good. A run that did
+/// not end, or failed, has made nothing good.
 ///
 /// # Errors
 /// As [`runs`].
-pub(crate) async fn last_tick(lake: &Lake) -> Result<Option<DateTime<Utc>>> {
+pub(crate) async fn last_tick(lake: &Lake, pipeline: &str) -> Result<Option<DateTime<Utc>>> {
+    let ticks = format!("SELECT run_id FROM event_log WHERE kind = '{RUN_STARTED}' AND details LIKE '%\"tick\":\"%'");
     let sql = format!(
-        "SELECT {EVENT} FROM event_log WHERE kind = '{RUN_STARTED}' AND details LIKE '%\"tick\":\"%' \
-         ORDER BY at DESC LIMIT 10"
+        "SELECT {EVENT} FROM event_log WHERE kind IN ('{RUN_STARTED}', '{RUN_ENDED}') AND run_id IN ({ticks}) \
+         ORDER BY at DESC LIMIT {TICKS_LOOKED_AT}"
     );
-    let mut last = None;
+    let (mut ticks, mut done) = (Vec::new(), BTreeSet::new());
     for batch in select(lake, &sql).await? {
-        let ticks = events(&batch).filter_map(|event| event.details["trigger"]["tick"].as_str()?.parse().ok());
-        last = last.max(ticks.max());
+        for event in events(&batch) {
+            if event.kind == RUN_ENDED {
+                if event.details["exit_code"] == 0 {
+                    done.insert(event.run);
+                }
+            } else if event.details["name"] == pipeline {
+                let tick = event.details["trigger"]["tick"].as_str().and_then(|tick| tick.parse().ok());
+                ticks.extend(tick.map(|tick: DateTime<Utc>| (event.run, tick)));
+            }
+        }
     }
-    Ok(last)
+    Ok(ticks.into_iter().filter(|(run, _)| done.contains(run)).map(|(_, tick)| tick).max())
 }
 
 /// The last end of each task, by its name.

@@ -97,7 +97,10 @@ pub(crate) async fn watch(
     if let Some(schedule) = &header.schedule {
         listener.say(&story.scheduled(clock.now(), schedule));
     }
-    let last = if header.schedule.is_some() { history::last_tick(&place.lake).await.unwrap_or_default() } else { None };
+    let last = match &header.schedule {
+        Some(_) => history::last_tick(&place.lake, &header.name).await?,
+        None => None,
+    };
     let arrival = header.trigger.file_arrival;
     let mut watch = Watch {
         project,

@@ -13,12 +13,12 @@ use lake::{Error, ErrorKind, Layer, Result, Table};
 use super::number::Undone;
 use super::{LAYERS, beside, named};
 
-/// The property that tells what was undone, by layer.
+/// The property that tells what was undone, by the table of the facts: a table that is made anew has others.
 const UNDONE: &str = "lakehouse.undone";
 
 /// What was undone of a layer's facts.
 pub(super) fn undone(silver: &Table, layer: Layer) -> Result<Vec<Undone>> {
-    Ok(held(silver)?.remove(layer.as_str()).unwrap_or_default())
+    Ok(held(silver)?.remove(&beside(silver, layer)?.to_string()).unwrap_or_default())
 }
 
 fn held(silver: &Table) -> Result<BTreeMap<String, Vec<Undone>>> {
@@ -33,10 +33,11 @@ fn held(silver: &Table) -> Result<BTreeMap<String, Vec<Undone>>> {
 pub(crate) fn undo(way: &Way, moved: &[Moved]) -> Result<Along> {
     let (mut along, mut all) = (Along::default(), held(&way.then)?);
     for layer in LAYERS {
-        let app = named(way.now.name(), &beside(&way.now, layer)?);
+        let facts = beside(&way.now, layer)?;
+        let app = named(way.now.name(), &facts);
         let Some(Moved { then, now: Some(now), .. }) = moved.iter().find(|moved| moved.app == app) else { continue };
         let (undone, number) = Undone::new(*then, *now);
-        all.entry(layer.as_str().to_owned()).or_default().push(undone);
+        all.entry(facts.to_string()).or_default().push(undone);
         along.txns.push((app, number));
     }
     if !all.is_empty() {
