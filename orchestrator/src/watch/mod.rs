@@ -111,6 +111,7 @@ pub(crate) async fn watch(
         agenda: Agenda::new(arrival.min_time_between_triggers.as_std()),
         ticks: Ticks::new(header.schedule.clone(), last, clock.now()),
         spec: SpecFile::of(&project.file),
+        spec_seen_at: clock.now(),
         place,
         story,
         listener,
@@ -140,6 +141,7 @@ struct Watch<'a> {
     agenda: Agenda,
     ticks: Ticks,
     spec: SpecFile,
+    spec_seen_at: DateTime<Utc>,
     story: Story,
     listener: &'a mut dyn Listener,
     stop: &'a mut UnboundedReceiver<()>,
@@ -160,6 +162,13 @@ impl Watch<'_> {
             self.schedule();
             self.say_idle();
             let now = self.now();
+            // Whatever comes more often than the beat must not keep it from coming.
+            if now - self.spec_seen_at >= TimeDelta::from_std(SPEC_LOOKED_AT).unwrap_or(TimeDelta::MAX) {
+                self.spec_seen_at = now;
+                if let Some(project) = self.reload() {
+                    return Over::Reloaded(Box::new(project));
+                }
+            }
             let next = [self.agenda.next(), self.cleaning().map(|(at, _)| at), self.ticks.next()];
             let rest = next.into_iter().flatten().min().map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
             let clock = self.place.lake.clock().clone();
@@ -171,11 +180,7 @@ impl Watch<'_> {
                         return Over::Stopped;
                     }
                 }
-                () = clock.beat(SPEC_LOOKED_AT) => {
-                    if let Some(project) = self.reload() {
-                        return Over::Reloaded(Box::new(project));
-                    }
-                }
+                () = clock.beat(SPEC_LOOKED_AT) => {}
                 () = seen(self.watcher.as_ref()) => {
                     if let Some(watcher) = &mut self.watcher {
                         let notices = watcher.look().await;
