@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use lake::Clock;
 
 use super::program::Outcome;
 
@@ -54,7 +56,7 @@ impl Watching {
     /// Waits for a line that holds all of `texts`, after those that were waited for before.
     pub(crate) fn expect(&mut self, texts: &[&str]) -> String {
         let mut told = self.told.0.lock().expect("lines");
-        let begun = Instant::now();
+        let (clock, begun) = (Clock::system(), Clock::system().now());
         loop {
             let found = told.lines[self.read..].iter().position(|line| texts.iter().all(|text| line.contains(text)));
             if let Some(position) = found {
@@ -66,7 +68,7 @@ impl Watching {
             told = held;
             let story = || told.lines.join("\n");
             // Other lines may come all the time.
-            let is_late = waited.timed_out() || begun.elapsed() > PATIENCE;
+            let is_late = waited.timed_out() || (clock.now() - begun).to_std().unwrap_or_default() > PATIENCE;
             assert!(!is_late, "{texts:?} was never told; the watch said\n{}", story());
             assert!(!told.is_over || told.lines.len() > self.read, "the watch is over; it said\n{}", story());
         }
