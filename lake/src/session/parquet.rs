@@ -87,7 +87,8 @@ impl TableProvider for ParquetTable {
             source =
                 source.with_parquet_file_reader_factory(Arc::new(Kept { it: readers, keeper: Arc::clone(keeper) }));
         }
-        let groups = dealt(self.files.clone(), state.config().target_partitions());
+        let groups = dealt(self.files.clone(), |file| file.object_meta.size, state.config().target_partitions());
+        let groups = groups.into_iter().map(FileGroup::new).collect();
         let statistics =
             Statistics { num_rows: Precision::Exact(self.rows), ..Statistics::new_unknown(&self.schema()) };
         let config = FileScanConfigBuilder::new(self.store.clone(), Arc::new(source))
@@ -137,17 +138,18 @@ impl AsyncFileReader for Kept<Box<dyn AsyncFileReader + Send>> {
     }
 }
 
-/// Files in so many groups of about the same size, the largest first into the smallest group.
-fn dealt(mut files: Vec<PartitionedFile>, groups: usize) -> Vec<FileGroup> {
-    files.sort_by_key(|file| std::cmp::Reverse(file.object_meta.size));
-    let mut dealt: Vec<(u64, Vec<PartitionedFile>)> = (0..groups.max(1)).map(|_| (0, Vec::new())).collect();
+/// Files in so many groups of about the same size, the largest first into the smallest group; groups without any are left
+/// out.
+pub(super) fn dealt<T>(mut files: Vec<T>, size_of: impl Fn(&T) -> u64, groups: usize) -> Vec<Vec<T>> {
+    files.sort_by_key(|file| std::cmp::Reverse(size_of(file)));
+    let mut dealt: Vec<(u64, Vec<T>)> = (0..groups.max(1)).map(|_| (0, Vec::new())).collect();
     for file in files {
         if let Some((size, group)) = dealt.iter_mut().min_by_key(|(size, _)| *size) {
-            *size += file.object_meta.size;
+            *size += size_of(&file);
             group.push(file);
         }
     }
-    dealt.into_iter().filter(|(_, files)| !files.is_empty()).map(|(_, files)| FileGroup::new(files)).collect()
+    dealt.into_iter().map(|(_, files)| files).filter(|files| !files.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -156,10 +158,7 @@ mod tests {
 
     #[test]
     fn groups_are_of_about_the_same_size() {
-        let file = |size| PartitionedFile::new(format!("{size}.parquet"), size);
-        let groups = dealt([1, 9, 3, 5].map(file).to_vec(), 2);
-        let sizes = groups.iter().map(|group| group.iter().map(|file| file.object_meta.size).sum::<u64>());
-        assert_eq!(sizes.collect::<Vec<_>>(), [9, 9]);
-        assert_eq!(dealt(vec![file(1)], 3).len(), 1);
+        assert_eq!(dealt(vec![1, 9, 3, 5], |size| *size, 2), [vec![9], vec![5, 3, 1]]);
+        assert_eq!(dealt(vec![1], |size| *size, 3), [[1]]);
     }
 }

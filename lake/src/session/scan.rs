@@ -14,6 +14,7 @@ use deltalake::kernel::LogicalFileView;
 
 use super::Session;
 use super::marked::{can_be_scanned, has_required_parts};
+use super::parquet::dealt;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::upsert::file::is_mapped;
@@ -57,7 +58,8 @@ impl Session {
             false => marked.into_iter().partition(can_be_scanned),
         };
         let mut scans = vec![paths(whole)];
-        scans.extend(dealt(untold, self.ctx.state().config().target_partitions()).into_iter().map(paths));
+        let size_of = |file: &LogicalFileView| u64::try_from(file.size()).unwrap_or(0);
+        scans.extend(dealt(untold, size_of, self.ctx.state().config().target_partitions()).into_iter().map(paths));
         let mut parts = Vec::new();
         for paths in scans.into_iter().filter(|paths| !paths.is_empty()) {
             parts.push(self.scan(table, Some(paths)).await?);
@@ -100,17 +102,4 @@ fn in_url(path: &str) -> String {
 
 fn paths(files: Vec<LogicalFileView>) -> Vec<String> {
     files.iter().map(|file| file.path().into_owned()).collect()
-}
-
-/// Files in so many groups of about the same size, the largest first into the smallest group.
-fn dealt(mut files: Vec<LogicalFileView>, groups: usize) -> Vec<Vec<LogicalFileView>> {
-    files.sort_by_key(|file| std::cmp::Reverse(file.size()));
-    let mut dealt: Vec<(i64, Vec<LogicalFileView>)> = (0..groups.max(1)).map(|_| (0, Vec::new())).collect();
-    for file in files {
-        if let Some((size, group)) = dealt.iter_mut().min_by_key(|(size, _)| *size) {
-            *size += file.size();
-            group.push(file);
-        }
-    }
-    dealt.into_iter().map(|(_, files)| files).collect()
 }
