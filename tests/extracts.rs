@@ -145,3 +145,66 @@ fn compare(project: &Project, table: &str, columns: &[&str], expected: Vec<Vec<O
         panic!("silver.{table}: {difference}");
     }
 }
+
+const EMPTY: &str = "
+name: taken-out
+storage: ./lakehouse
+landing: ./landing
+bronze:
+  feed: {path: ./, format: csv, settle: 0s}
+silver:
+  current: {source: feed, keys: [id], sequence_by: [], columns: {id: bigint, value: string}, from_snapshot: true, allow_empty_snapshot: true}
+";
+
+#[test]
+fn an_extract_that_is_taken_out_of_bronze_is_no_empty_one() {
+    let project = Project::new(EMPTY);
+    let land = |name: &str, rows: &str| project.land(name, format!("id,value\n{rows}").as_bytes(), None);
+    let newest = |table: &str| {
+        let told = project.orchestrator(&["table", "history", table, "--limit", "1", "--output", "json"]).expect(0);
+        serde_json::from_str::<serde_json::Value>(&told.stdout).expect("JSON")[0]["version"].to_string()
+    };
+    let values = || project.content(&[("silver.current", &["id", "value"])]);
+    let expected = |rows: &[&str]| rows.iter().map(|row| format!("silver.current: {row}")).collect::<Vec<_>>();
+    land("1.csv", "1,a\n2,b\n");
+    project.run();
+    let before = [("bronze.feed", newest("bronze.feed")), ("silver.current", newest("silver.current"))];
+    land("2.csv", "1,wrong\n");
+    project.run();
+    assert_eq!(values(), expected(&["1 | wrong"]));
+    for (table, version) in &before {
+        project.orchestrator(&["table", "restore", table, "--version", version, "--yes"]).expect(0);
+    }
+    project.run();
+    assert_eq!(values(), expected(&["1 | a", "2 | b"]), "the wrong extract is gone, and no row with it");
+
+    // One that is still to be applied goes as a whole or not at all.
+    land("3.csv", "1,a\n2,b\n3,c\n");
+    project.run_layer("bronze");
+    let delete = |condition: &str| project.orchestrator(&["table", "delete", "bronze.feed", "--where", condition, "--yes"]);
+    let outcome = delete("id = '2'").expect(2);
+    assert!(
+        outcome.stderr.contains("`3.csv` (batch 3) is a full extract that silver.current has still to apply"),
+        "{}",
+        outcome.story()
+    );
+    delete("_file_path = '3.csv'").expect(0);
+    project.run();
+    assert_eq!(values(), expected(&["1 | a", "2 | b"]));
+    project.silver(&["verify", "--rebuild"]).expect(0);
+
+    // Of one that was applied rows may go, and a file without a record still deletes all.
+    land("4.csv", "1,a\n2,b\n4,d\n");
+    project.run();
+    delete("id = '4' AND _batch_id = 4").expect(0);
+    project.run();
+    assert_eq!(values(), expected(&["1 | a", "2 | b", "4 | d"]));
+    let outcome = project.orchestrator(&["table", "swap", "bronze.feed_copy", "bronze.feed", "--yes"]).expect(2);
+    assert!(outcome.stderr.contains("bronze.feed_copy"), "{}", outcome.story());
+    project.orchestrator(&["table", "clone", "bronze.feed", "--as", "bronze.feed_copy"]).expect(0);
+    let outcome = project.orchestrator(&["table", "swap", "bronze.feed_copy", "bronze.feed", "--yes"]).expect(2);
+    assert!(outcome.stderr.contains("are full extracts for silver.current"), "{}", outcome.story());
+    land("5.csv", "");
+    project.run();
+    assert_eq!(values(), expected(&[]), "an empty extract is one");
+}

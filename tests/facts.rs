@@ -199,3 +199,37 @@ fn many_small_files_of_facts_become_one_without_what_is_forgotten() {
     assert_eq!(ids, (1..RUNS).step_by(2).chain([98]).collect::<Vec<_>>());
     project.silver(&["verify", "now", "past", "--rebuild"]).expect(0);
 }
+
+#[test]
+fn what_was_undone_is_kept_for_who_goes_back_once_more() {
+    // So many commits that small files are put together on the way.
+    const RUNS: usize = 34;
+    let project = Project::new(&spec(RIGHT));
+    let land = |file: String, line: String| {
+        project.land(format!("changes/{file}.csv"), format!("op,id,value,at\n{line}\n").as_bytes(), None);
+        project.run_layer("bronze");
+        project.silver(&["run", "--select", "past"]).expect(0);
+        let told = project.orchestrator(&["table", "history", "silver.past", "--limit", "1", "--output", "json"]);
+        let told: serde_json::Value = serde_json::from_str(&told.expect(0).stdout).expect("JSON");
+        told[0]["version"].as_u64().expect("a version")
+    };
+    let restore = |version: u64| {
+        let version = version.to_string();
+        let args = ["table", "restore", "silver.past", "--version", &version, "--keep-offset", "--yes"];
+        project.orchestrator(&args).expect(0);
+    };
+    let before = land("a".to_owned(), "I,1,a,01/01/2024".to_owned());
+    // No row tells of this delete.
+    let deleted = land("b".to_owned(), "D,7,,10/01/2024".to_owned());
+    restore(before);
+    for run in 0..RUNS {
+        land(format!("c{run}"), format!("D,{},,10/01/2024", 100 + run));
+    }
+    let (files, held) = beside(&project, lake::Layer::Versions, "past");
+    assert!(files < RUNS && held == RUNS as u64 + 1, "{files} files, {held} rows");
+    restore(deleted);
+    land("d".to_owned(), "I,7,late,05/01/2024\nI,100,late,05/01/2024".to_owned());
+    let ends = project.query("SELECT id, __END_AT AS upto FROM silver.past WHERE id > 1 ORDER BY id");
+    let ends: Vec<_> = ends.iter().map(|row| (row["id"].as_i64(), row["upto"].as_str())).collect();
+    assert_eq!(ends, [(Some(7), Some("2024-01-10")), (Some(100), None)], "one delete counts, the others do not");
+}

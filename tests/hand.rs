@@ -403,6 +403,11 @@ fn commits_may_wait_for_the_disk() {
     project.silver(&["rebuild", "t"]).expect(0);
     project.run();
     assert_eq!(project.count("silver.t"), 4);
+    // What the disk does not confirm is a failure, though it is there.
+    let args = ["table", "set", "silver.t", "owner=us"];
+    let outcome = program::run("orchestrator", project.path(), &args, Some("log_synced:fail")).expect(1);
+    assert!(outcome.stderr.contains("the disk does not confirm version"), "{}", outcome.story());
+    assert_eq!(json_of(&project, &["set", "silver.t", "owner=us"])["changed"], false);
     project.orchestrator(&["table", "verify"]).expect(0);
     project.assert_settled();
     project.respec(&spec.replace("fsync", "sync"));

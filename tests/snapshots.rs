@@ -260,6 +260,62 @@ async fn story() {
     assert!(error.contains("2024-05-07 is to come"), "{error}");
 }
 
+#[test]
+fn a_snapshot_that_becomes_another_table_has_the_days_of_its_new_rows() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(swapped());
+}
+
+async fn swapped() {
+    let mut days = Days::new(SPEC);
+    days.set(&State::from([(1, Some("a"))])).await;
+    days.run().await;
+    days.next_day().await;
+    // A day without a change has no rows, and is recorded all the same.
+    days.set(&State::from([(1, Some("a"))])).await;
+    days.run().await;
+    let recorded = async |days: &Days, table: &str| {
+        let plan = days.plans.iter().find(|plan| plan.table().name == table).expect("a plan");
+        let Plan::Snapshot(plan) = plan else { panic!("no snapshot") };
+        let session = days.lake.session().expect("a session");
+        let held = days.lake.existing(plan.table()).await.expect("a table");
+        let told = gold::check(&session, &held, plan).await.expect("days").to_json();
+        told["days"].as_array().expect("days").iter().map(|day| day["day"].to_string()).collect::<Vec<_>>()
+    };
+    let tables = ["copies", "changes"];
+    for table in tables {
+        let held = days.lake.existing(&TableName::gold(table)).await.expect("a table");
+        lake::copy::copy_as(&days.lake, &held, &TableName::gold(format!("{table}_then"))).await.expect("a copy");
+    }
+    days.next_day().await;
+    let third = State::from([(1, Some("b")), (2, Some("c"))]);
+    days.set(&third).await;
+    days.run().await;
+    for table in tables {
+        let (before, all) = (recorded(&days, table).await, days.rows(table).await);
+        let name = TableName::gold(table);
+        let then = days.lake.existing(&TableName::gold(format!("{table}_then"))).await.expect("a copy");
+        let mut held = days.lake.existing(&name).await.expect("a table");
+        let plan = days.plans.iter().find(|plan| *plan.table() == name);
+        let along = gold::swapped(plan, &held, &then).await.expect("days");
+        let run = RunContext::new(&days.lake).run;
+        lake::copy::take_over(&days.lake, &mut held, &then, &[], &along, &run).await.expect("a swap");
+        assert_eq!(recorded(&days, table).await, before[..2], "{table} has the days of its new rows");
+        assert!(days.told(table, "2024-05-03").await.is_ok(), "{table}: the state of the last day before");
+        days.run().await;
+        assert_eq!(recorded(&days, table).await, before, "{table}: the present day is recorded again");
+        assert_eq!(days.rows(table).await, all, "{table}");
+    }
+    assert_eq!(days.run().await, [false, false, false]);
+    // What comes after is right as well.
+    days.next_day().await;
+    let fourth = State::from([(2, Some("c")), (3, Some("d"))]);
+    days.set(&fourth).await;
+    days.run().await;
+    assert_eq!(days.as_of("changes", "2024-05-04").await, owned(&fourth));
+    assert_eq!(days.as_of("changes", "2024-05-03").await, owned(&third));
+}
+
 /// What may happen to a table over days, with days that no run saw.
 fn random_states(dice: &mut Dice) -> Vec<Vec<State>> {
     const NAMES: [Option<&str>; 4] = [Some("a"), Some("b"), Some("c"), None];

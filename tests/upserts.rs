@@ -14,7 +14,9 @@ use delta_kernel::table_changes::TableChanges;
 use deltalake::DeltaTable;
 use deltalake::delta_datafusion::DeltaCdfTableProvider;
 use lake::commit::Txn;
+use lake::copy::{copy_as, take_over};
 use lake::optimize::Optimize;
+use lake::restore::{Along, Way};
 use lake::session::Engine;
 use lake::stage::Staged;
 use lake::table::Definition;
@@ -88,6 +90,9 @@ async fn drive(seed: u64) {
             let other = plain(feed_by_another(&shape, &delta).await, shape.has_vectors);
             assert_eq!(other, held, "feed by another reader, batch {batch} of {shape:?}");
         }
+        if shape.has_feed && dice.chance(30) {
+            restored(folder.path(), &ours, &shape, &mut dice).await;
+        }
         if dice.chance(30) {
             optimize(&lake, &mut ours, &shape, &mut dice).await;
             let held = session.context().read_table(session.provider(&ours).await.expect("a scan")).expect("a table");
@@ -129,6 +134,41 @@ async fn optimize(lake: &Lake, table: &mut Table, shape: &Shape, dice: &mut Dice
         let provider = DeltaCdfTableProvider::try_new(scan).expect("a feed");
         let frame = SessionContext::new().read_table(Arc::new(provider)).expect("a feed");
         assert_eq!(frame.count().await.expect("rows"), 0, "no row has changed, {shape:?}");
+    }
+}
+
+/// Takes a copy of a table back to some version, or lets it become what it was then; the feed says what that changed.
+async fn restored(folder: &std::path::Path, table: &Table, shape: &Shape, dice: &mut Dice) {
+    let aside = tempfile::tempdir().expect("a folder");
+    let lake = Lake::open("lake", folder, Clock::system(), Engine::default()).expect("a lake");
+    let copied = Lake::open("lake", aside.path(), Clock::system(), Engine::default()).expect("a lake");
+    lake.copy_table(table.name(), &copied, table.name()).await.expect("a copy");
+    let (version, run) = (dice.below(table.version()), RunId::new(lake.clock()));
+    let mut way = Way::open(&copied, table.name(), version).await.expect("a version");
+    let before = rows(shape, &open(&way.now, aside.path()).await).await;
+    if dice.chance(50) {
+        way.restore(&Along::default(), &run).await.expect("restored");
+    } else {
+        let then = copy_as(&copied, &way.then, &TableName::silver("then")).await.expect("a copy");
+        take_over(&copied, &mut way.now, &then, &[], &Along::default(), &run).await.expect("swapped");
+    }
+    let delta = open(&way.now, aside.path()).await;
+    let mut after = rows(shape, &delta).await;
+    for feed in [feed_of(shape, &delta).await, feed_by_another(shape, &delta).await] {
+        let mut held = before.clone();
+        for (change, row) in &feed {
+            match change.as_str() {
+                "insert" => held.push(row.clone()),
+                "delete" => {
+                    let place = held.iter().position(|held| held == row);
+                    held.swap_remove(place.unwrap_or_else(|| panic!("{row} went, and was not there, {shape:?}")));
+                }
+                other => panic!("a change of type {other}"),
+            }
+        }
+        held.sort();
+        after.sort();
+        assert_eq!(held, after, "to version {version} of {shape:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! ready; [`ledger`] makes them a batch; [`decode`] turns a file into rows and rejected records; [`evolve`] fits the
 //! rows to the table; `append` brings a batch into it, once; `clean` clears files away that were taken. [`run()`] does
 //! all of it, [`waiting()`] tells what it would do, [`again`] has files taken once more, [`replay()`]
-//! records that were refused, [`watch`] sees them come; [`look`] tells what files are that no spec speaks of yet.
+//! records that were refused, [`watch`] sees them come; [`restore`] says what taking a table back means; [`look`] tells what files are that no spec speaks of yet.
 
 pub mod again;
 mod append;
@@ -19,6 +19,7 @@ pub mod look;
 pub mod plan;
 mod progress;
 mod replay;
+pub mod restore;
 mod run;
 pub mod spec;
 mod waiting;

@@ -29,4 +29,4 @@ pub use known::check_models;
 pub use order::in_order;
 pub use plan::{Keys, ModelPlan, Plan, SnapshotPlan, compile};
 pub use run::{backfill, record, run};
-pub use snapshot::{AsOf, Check, as_of, check};
+pub use snapshot::{AsOf, Check, as_of, check, swapped};

@@ -35,6 +35,8 @@ pub const END_AT: &str = "__END_AT";
 pub const SET_AT: &str = "_set_at";
 /// The day of a gold snapshot.
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
+/// The property of a gold snapshot that says which days it has recorded: it goes with the rows.
+pub const SNAPSHOT_DAYS: &str = "lakehouse.snapshotDays";
 /// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
 pub const CHANGE: &str = "_change";
 

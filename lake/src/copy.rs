@@ -13,16 +13,19 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Map, Value};
 
+use crate::changes::{feed_files, own_feed};
 use crate::commit::{ByHand, Outcome, is_void, joint_protocol};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::listing::add_of;
 use crate::names::{RunId, TableName};
+use crate::restore::Along;
 use crate::rules::{self, Kind, Rule};
 use crate::table::Table;
+use crate::upsert::feed::is_enabled;
 use crate::upsert::file::Files;
 use crate::vectors;
-use crate::write::discard;
+use crate::write::{discard, discard_paths};
 
 /// Files that are copied at a time.
 const COPIED_AT_ONCE: usize = 4;
@@ -57,12 +60,20 @@ pub async fn copy_as(lake: &Lake, table: &Table, name: &TableName) -> Result<Tab
 }
 
 /// Makes `table` what another one is, in one commit: its columns, partitions and rows. The table keeps its id, its
-/// properties, its constraints, which the new rows must meet, and its transactions: the rows stand for what it has come to.
+/// properties, its constraints, which the new rows must meet, and its transactions: the rows stand for what it has come to,
+/// but for what `along` says.
 ///
 /// # Errors
 /// [`ErrorKind::Data`] when rows do not meet a constraint, [`ErrorKind::Store`] when a file cannot be copied,
 /// [`ErrorKind::Conflict`] when another writer came first.
-pub async fn take_over(lake: &Lake, table: &mut Table, with: &Table, keys: &[String], run: &RunId) -> Result<Outcome> {
+pub async fn take_over(
+    lake: &Lake,
+    table: &mut Table,
+    with: &Table,
+    keys: &[String],
+    along: &Along,
+    run: &RunId,
+) -> Result<Outcome> {
     Files::of(with)?;
     let held: Vec<Rule> = Rule::of(table)?.into_iter().filter(|rule| rule.kind == Kind::Check).collect();
     let session = lake.session()?;
@@ -70,18 +81,30 @@ pub async fn take_over(lake: &Lake, table: &mut Table, with: &Table, keys: &[Str
     let what = format!("rows of {}", with.name());
     rules::hold(&held, &rows, keys, &with.partition_columns()?, &what).await?;
     let (own, theirs) = (table.delta().snapshot()?, with.delta().snapshot()?);
-    let metadata = metadata(own.metadata(), theirs.metadata())?;
+    let metadata = metadata(own.metadata(), theirs.metadata(), &along.properties)?;
     let mut actions = vec![Action::Metadata(metadata)];
+    actions.extend(along.actions());
     actions.extend(joint_protocol(own.protocol(), theirs.protocol())?.map(Action::Protocol));
     actions.extend(table.removes(|_| true)?);
     let files = copies(with, table.delta().object_store().as_ref()).await?;
     actions.extend(files.iter().cloned().map(Action::Add));
+    if is_enabled(table)? {
+        match own_feed(table, with, &actions).await {
+            Ok(feed) => actions.extend(feed),
+            Err(error) => {
+                discard(table, &files).await;
+                return Err(error);
+            }
+        }
+    }
+    let feed = feed_files(&actions);
     let operation = DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate: None };
     let metrics = BTreeMap::from([("numFiles", files.len() as u64), ("numOutputRows", with.row_count()?.unwrap_or(0))]);
     let hand = ByHand { point: "swap_committed", operation, actions, metrics };
     let outcome = table.commit_by_hand(hand, run).await;
     if is_void(&outcome) {
         discard(table, &files).await;
+        discard_paths(table, feed.into_iter()).await;
     }
     outcome
 }
@@ -130,7 +153,7 @@ async fn copies(table: &Table, to: &dyn ObjectStore) -> Result<Vec<Add>> {
 }
 
 /// The metadata of a table that takes the columns of another one.
-fn metadata(own: &Metadata, theirs: &Metadata) -> Result<Metadata> {
+fn metadata(own: &Metadata, theirs: &Metadata, more: &[(String, String)]) -> Result<Metadata> {
     let broken =
         |error: serde_json::Error| Error::internal("what describes a table does not convert").with_source(error);
     let object = |metadata: &Metadata| serde_json::from_value::<Map<String, Value>>(serde_json::to_value(metadata)?);
@@ -143,6 +166,7 @@ fn metadata(own: &Metadata, theirs: &Metadata) -> Result<Metadata> {
             Some(columns) => drop(properties.insert(STATS_COLUMNS.to_owned(), columns.clone())),
             None => drop(properties.remove(STATS_COLUMNS)),
         }
+        properties.extend(more.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))));
     }
     serde_json::from_value(Value::Object(wanted)).map_err(broken)
 }

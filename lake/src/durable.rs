@@ -1,5 +1,6 @@
 //! Files that outlast a loss of power: those that a commit names are on disk before its log entry is written, and the log
-//! entry before the commit counts as done.
+//! entry before the commit counts as done. What the disk does not confirm is told as a failure, though the commit stands:
+//! the caller believed in something that a loss of power may take away.
 //!
 //! It is for folders of this machine; object stores do so by themselves. A file is on disk when it was synced and so was
 //! every folder on the way to it, or its name may be gone.
@@ -12,10 +13,13 @@ use std::path::{Path, PathBuf};
 use deltalake::kernel::{Action, DeletionVectorDescriptor};
 
 use crate::error::{Context, Error, Result};
+use crate::fault;
 use crate::vectors;
 
 /// Digits of a version in the name of a log entry.
 const DIGITS: usize = 20;
+/// What names the newest checkpoint.
+const LAST_CHECKPOINT: &str = "_last_checkpoint";
 
 /// Syncs the files that a commit to the table in `folder` brings.
 ///
@@ -33,13 +37,31 @@ pub(crate) async fn paths(folder: &Path, paths: BTreeSet<PathBuf>) -> Result<()>
     sync(folder.to_owned(), paths).await
 }
 
-/// Syncs the log entry of a version of the table in `folder`.
+/// Syncs the log entry of a version of the table in `folder`, and the checkpoint that came with it.
 ///
 /// # Errors
 /// As [`files_of`].
 pub(crate) async fn entry(folder: &Path, version: u64) -> Result<()> {
-    let name = format!("_delta_log/{version:0DIGITS$}.json");
-    sync(folder.to_owned(), BTreeSet::from([PathBuf::from(name)])).await
+    let log = PathBuf::from("_delta_log");
+    let mut paths = BTreeSet::from([log.join(format!("{version:0DIGITS$}.json"))]);
+    if folder.join(checkpoint_of(version)).exists() {
+        paths.extend([checkpoint_of(version), log.join(LAST_CHECKPOINT)]);
+    }
+    sync(folder.to_owned(), paths).await?;
+    fault::cross("log_synced")
+}
+
+/// Syncs the checkpoint of a version of the table in `folder`: entries of the log may go when it is on disk.
+///
+/// # Errors
+/// As [`files_of`].
+pub(crate) async fn checkpoint(folder: &Path, version: u64) -> Result<()> {
+    let last = PathBuf::from("_delta_log").join(LAST_CHECKPOINT);
+    sync(folder.to_owned(), BTreeSet::from([checkpoint_of(version), last])).await
+}
+
+fn checkpoint_of(version: u64) -> PathBuf {
+    PathBuf::from(format!("_delta_log/{version:0DIGITS$}.checkpoint.parquet"))
 }
 
 /// The files that actions bring, below the table's folder. Of a file whose vector is new only the vector may be.

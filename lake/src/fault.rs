@@ -18,7 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub const VARIABLE: &str = "LAKE_FAULT";
 
 /// Every point of a run, in the order in which a run crosses them. Those of replays are [`REPLAY_POINTS`],
-/// those of rebuilds [`REBUILD_POINTS`], those of upkeep [`UPKEEP_POINTS`], those of changes by hand [`HAND_POINTS`].
+/// those of rebuilds [`REBUILD_POINTS`], those of upkeep [`UPKEEP_POINTS`], those of changes by hand [`HAND_POINTS`], those of
+/// the disk [`DISK_POINTS`].
 pub const POINTS: &[&str] = &[
     "table_created",
     "ledger_committed",
@@ -47,6 +48,9 @@ pub const UPKEEP_POINTS: &[&str] = &["optimize_committed"];
 
 /// Points of what people do to tables by hand.
 pub const HAND_POINTS: &[&str] = &["restore_committed", "delete_committed", "settings_committed", "swap_committed"];
+
+/// Points of the disk, crossed where commits wait for it.
+pub const DISK_POINTS: &[&str] = &["log_synced"];
 
 /// Points of decisions about refused records, in the order in which a replay crosses them; the last three are crossed
 /// only where another run is in the way, or by another command.
@@ -88,7 +92,7 @@ struct Armed {
 /// # Errors
 /// A [`ErrorKind::Store`] error when the point is armed with `fail` or `lost`, or nobody listens to one that waits.
 pub fn cross(point: &'static str) -> Result<()> {
-    let all = [POINTS, REPLAY_POINTS, REBUILD_POINTS, UPKEEP_POINTS, HAND_POINTS];
+    let all = [POINTS, REPLAY_POINTS, REBUILD_POINTS, UPKEEP_POINTS, HAND_POINTS, DISK_POINTS];
     let is_listed = all.iter().any(|points| points.contains(&point));
     debug_assert!(is_listed, "fault point {point} is not listed");
     match due(point) {

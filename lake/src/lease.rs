@@ -5,7 +5,8 @@
 //!
 //! A slot is a folder of numbered objects, of which the highest counts. It is taken by making the next one where none is,
 //! which of several writers one can; its holder says again and again until when it counts, and at the end that it is
-//! over. Nothing is ever taken away before a higher one is there, so who looked at an old one comes too late.
+//! over. Nothing is ever taken away before a higher one is there, so who looked at an old one comes too late: it finds its
+//! number taken, or, when that was removed meanwhile, a higher one beside it.
 
 use std::convert::Infallible;
 use std::fs;
@@ -16,7 +17,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
 
@@ -173,7 +174,6 @@ impl Entry {
 
 /// Takes a slot, or says who holds it.
 async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, Holder>> {
-    let store = lake.root().store();
     let folder = Path::from(format!("{FOLDER}/run-{slot}"));
     for attempt in 1.. {
         let numbers = numbers(lake, &folder).await?;
@@ -183,24 +183,43 @@ async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, H
         {
             return Ok(Err(entry.holder));
         }
-        let path = object(&folder, last + 1);
-        let counts_until = lake.clock().now() + COUNTS_FOR;
-        let entry = Entry { holder: holder.clone(), counts_until, is_over: false };
-        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match store.put_opts(&path, entry.to_bytes()?.into(), create).await {
-            Ok(_) => {}
-            Err(object_store::Error::AlreadyExists { .. }) if attempt <= ATTEMPTS_MAX => continue,
-            // A store that cannot make an object only where none is: then two may run side by side.
-            Err(object_store::Error::NotImplemented { .. }) => {}
-            Err(error) => return Err(error.into()),
+        match claim(lake, &folder, &numbers, holder).await? {
+            Some(lease) => return Ok(Ok(lease)),
+            None if attempt <= ATTEMPTS_MAX => {}
+            None => {
+                let message = "another run was faster each time a lease was asked for";
+                return Err(Error::new(ErrorKind::Store, message));
+            }
         }
-        for old in numbers {
-            // What stays is no harm: it is not the highest.
-            let _ = store.delete(&object(&folder, old)).await;
-        }
-        return Ok(Ok(Lease { lake: lake.clone(), path, holder: holder.clone() }));
     }
     Err(Error::internal("the loop for a lease ended without an answer"))
+}
+
+/// Takes a slot that had these objects, none of which counts; `None` when another has taken it since.
+async fn claim(lake: &Lake, folder: &Path, numbers: &[u64], holder: &Holder) -> Result<Option<Lease>> {
+    let store = lake.root().store();
+    let number = numbers.iter().max().copied().unwrap_or(0) + 1;
+    let path = object(folder, number);
+    let counts_until = lake.clock().now() + COUNTS_FOR;
+    let entry = Entry { holder: holder.clone(), counts_until, is_over: false };
+    let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+    match store.put_opts(&path, entry.to_bytes()?.into(), create).await {
+        Ok(_) => {}
+        Err(object_store::Error::AlreadyExists { .. }) => return Ok(None),
+        // A store that cannot make an object only where none is: then two may run side by side.
+        Err(object_store::Error::NotImplemented { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // The number may have been taken and removed since the slot was looked at: a higher one is there then.
+    if self::numbers(lake, folder).await?.into_iter().any(|other| other > number) {
+        let _ = store.delete(&path).await;
+        return Ok(None);
+    }
+    for old in numbers {
+        // What stays is no harm: it is not the highest.
+        let _ = store.delete(&object(folder, *old)).await;
+    }
+    Ok(Some(Lease { lake: lake.clone(), path, holder: holder.clone() }))
 }
 
 /// What an object of a slot says; `None` when there is none, or it says nothing.
@@ -311,6 +330,26 @@ mod tests {
             let next = ask(&lake, 1).await.expect("it has run out");
             silent.release().await;
             assert_eq!(ask(&lake, 1).await.expect_err("busy"), std::slice::from_ref(&next.holder.run));
+        });
+    }
+
+    #[test]
+    fn who_looked_long_ago_does_not_take_a_number_that_was_taken_and_removed() {
+        let Place { lake, _folder } = place();
+        block_on(async {
+            let first = ask(&lake, 1).await.expect("a lease");
+            first.release().await;
+            let folder = Path::from(format!("{FOLDER}/run-1"));
+            let seen = numbers(&lake, &folder).await.expect("numbers");
+            // Meanwhile the next two have come, and one of them has gone.
+            ask(&lake, 1).await.expect("a lease").release().await;
+            let third = ask(&lake, 1).await.expect("a lease");
+            assert!(claim(&lake, &folder, &seen, &this()).await.expect("an answer").is_none());
+            assert_eq!(Lease::holders(&lake).await.expect("holders"), std::slice::from_ref(&third.holder));
+            assert_eq!(numbers(&lake, &folder).await.expect("numbers").len(), 1);
+            // What the one who was passed over still says is of no account.
+            third.release().await;
+            ask(&lake, 1).await.expect("it was given back");
         });
     }
 

@@ -38,6 +38,7 @@ pub mod skip;
 pub mod spec;
 pub mod stage;
 pub mod table;
+pub mod taken_out;
 pub mod upsert;
 pub mod vacuum;
 mod vectors;

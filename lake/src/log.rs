@@ -12,6 +12,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::durable;
 use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
 use crate::table::Table;
@@ -30,6 +31,8 @@ pub struct LogFiles {
     pub since_checkpoint: u64,
     /// Files that are not needed, oldest first, with their bytes.
     pub expired: Vec<(Path, u64)>,
+    /// The version whose checkpoint stands in for them.
+    pub stand_in: Option<u64>,
 }
 
 impl LogFiles {
@@ -92,6 +95,7 @@ fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> L
         since_checkpoint: entries.keys().filter(|version| last_checkpoint.is_none_or(|last| **version > last)).count()
             as u64,
         expired: files.iter().filter(is_expired).map(|file| (file.path.clone(), file.bytes)).collect(),
+        stand_in,
     }
 }
 
@@ -100,7 +104,12 @@ fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> L
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when it cannot be written.
 pub async fn checkpoint(table: &Table) -> Result<()> {
-    create_checkpoint(table.delta(), None).await.context(|| format!("writing a checkpoint of {}", table.name()))
+    let doing = || format!("writing a checkpoint of {}", table.name());
+    create_checkpoint(table.delta(), None).await.context(doing)?;
+    match table.synced() {
+        Some(folder) => durable::checkpoint(folder, table.version()).await.context(doing),
+        None => Ok(()),
+    }
 }
 
 /// Removes the files that are not needed, oldest first, so that the log has no hole wherever this ends.
@@ -109,6 +118,9 @@ pub async fn checkpoint(table: &Table) -> Result<()> {
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
 pub async fn clean(table: &Table, files: &LogFiles) -> Result<()> {
     let store = table.delta().object_store();
+    if let (Some(folder), Some(version)) = (table.synced(), files.stand_in) {
+        durable::checkpoint(folder, version).await?;
+    }
     for (path, _) in &files.expired {
         match store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}

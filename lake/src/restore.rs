@@ -12,7 +12,8 @@ use deltalake::kernel::{Action, Add, LogicalFileView, Metadata, Transaction};
 use deltalake::protocol::DeltaOperation;
 use serde_json::{Map, Value};
 
-use crate::commit::{ByHand, Outcome, actions_of};
+use crate::changes::{feed_files, own_feed};
+use crate::commit::{ByHand, Outcome, actions_of, is_void};
 use crate::error::{Error, ErrorKind, Result};
 use crate::history::lost_files;
 use crate::lakehouse::Lake;
@@ -20,6 +21,8 @@ use crate::listing::add_of;
 use crate::names::{RunId, TableName};
 use crate::schema::type_name;
 use crate::table::{FileId, Table, file_id};
+use crate::upsert::feed::is_enabled;
+use crate::write::discard_paths;
 
 /// Files that are named one by one.
 const NAMED_MAX: usize = 5;
@@ -82,6 +85,13 @@ pub struct Along {
     pub txns: Vec<(String, i64)>,
     /// Properties that do not come back but get these values.
     pub properties: Vec<(String, String)>,
+}
+
+impl Along {
+    /// The transactions as a commit has them.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = Action> {
+        self.txns.iter().map(|(app, version)| Action::Txn(Transaction::new(app, *version)))
+    }
 }
 
 impl Way {
@@ -185,11 +195,13 @@ impl Way {
         let (gone, come) = self.files()?;
         let metadata = self.metadata(&along.properties)?;
         let mut actions: Vec<Action> = metadata.into_iter().map(Action::Metadata).collect();
-        let txn = |(app, version): &(String, i64)| Action::Txn(Transaction::new(app, *version));
-        actions.extend(along.txns.iter().map(txn));
+        actions.extend(along.actions());
         actions.extend(gone.iter().map(|file| Action::Remove(file.remove_action(true))));
         let adds: Vec<Add> = come.iter().map(add_of).collect();
         actions.extend(adds.iter().cloned().map(Action::Add));
+        if is_enabled(&self.then)? {
+            actions.extend(own_feed(&self.now, &self.then, &actions).await?);
+        }
         let size = |files: &[LogicalFileView]| files.iter().map(|file| u64::try_from(file.size()).unwrap_or(0)).sum();
         let metrics = BTreeMap::from([
             ("numRemovedFiles", gone.len() as u64),
@@ -200,8 +212,13 @@ impl Way {
         ]);
         let version = Some(self.then.version());
         let operation = DeltaOperation::Restore { version, datetime: None };
+        let feed = feed_files(&actions);
         let hand = ByHand { point: "restore_committed", operation, actions, metrics };
-        self.now.commit_by_hand(hand, run).await
+        let outcome = self.now.commit_by_hand(hand, run).await;
+        if is_void(&outcome) {
+            discard_paths(&self.now, feed.into_iter()).await;
+        }
+        outcome
     }
 
     /// The files that only the newest version has, and those that only the earlier one has.

@@ -9,7 +9,7 @@ use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{ident, lit};
 use deltalake::kernel::Action;
-use lake::columns::{CHANGE, SNAPSHOT_DATE};
+use lake::columns::{CHANGE, SNAPSHOT_DATE, SNAPSHOT_DAYS};
 use lake::commit::Txn;
 use lake::history::check_readable;
 use lake::report::TaskReport;
@@ -19,7 +19,7 @@ use lake::table::Definition;
 use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use super::changed::{self, changes, shaped};
-use super::days::{self, Days};
+use super::days::Days;
 use super::layout::Layout;
 use super::since::{Sides, since};
 use super::state::{current, date, living};
@@ -84,7 +84,7 @@ impl Day<'_> {
             known.cut(cut, plan.strategy == Strategy::ChangedOnly);
         }
         let publication = Publication {
-            properties: vec![recipe.property()?, (days::PROPERTY.to_owned(), known.to_string())],
+            properties: vec![recipe.property()?, (SNAPSHOT_DAYS.to_owned(), known.to_string())],
             removes: change.removes(held.as_ref())?,
             predicate: Some(change.predicate()),
             target: Target::new(self.lake, &plan.table, held, definition),

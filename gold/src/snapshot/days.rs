@@ -1,16 +1,14 @@
 //! Which days a snapshot has recorded: what tells a day without rows from a day without a run.
 //!
-//! The days are the table property [`PROPERTY`], as runs of days: `2024-05-01..2024-05-06, 2024-05-08`. It changes in the
+//! The days are the table property [`SNAPSHOT_DAYS`], as runs of days: `2024-05-01..2024-05-06, 2024-05-08`. It changes in the
 //! commit that records a day. Days that are gone by `retention` are no longer among them.
 
 use std::collections::BTreeSet;
 
 use chrono::NaiveDate;
-use lake::columns::SNAPSHOT_DATE;
+use lake::columns::{SNAPSHOT_DATE, SNAPSHOT_DAYS};
 use lake::{Error, ErrorKind, Result, Table};
 
-/// The table property that holds the days.
-pub(super) const PROPERTY: &str = "lakehouse.snapshotDays";
 const BETWEEN: &str = ", ";
 const UP_TO: &str = "..";
 
@@ -27,7 +25,7 @@ impl Days {
         let unreadable = |text: &str| {
             Error::new(ErrorKind::Table, format!("{} has days that cannot be read: `{text}`", table.name()))
         };
-        if let Some(text) = table.property(PROPERTY)? {
+        if let Some(text) = table.property(SNAPSHOT_DAYS)? {
             return Self::parse(&text).ok_or_else(|| unreadable(&text));
         }
         let partitions = table.partition_values(SNAPSHOT_DATE)?;
@@ -48,6 +46,11 @@ impl Days {
         if had_older && is_carried {
             self.0.insert(cut);
         }
+    }
+
+    /// True for a recorded day.
+    pub(super) fn has(&self, day: NaiveDate) -> bool {
+        self.0.contains(&day)
     }
 
     /// The recorded day whose state is that of `day`: itself, or the last one before it.

@@ -38,6 +38,7 @@ mod past;
 mod retention;
 mod since;
 mod state;
+mod swap;
 
 use chrono::{Days as DayCount, NaiveDate};
 use lake::columns::SNAPSHOT_DATE;
@@ -51,6 +52,7 @@ use self::day::Day;
 use self::days::Days;
 pub(crate) use self::past::Past;
 pub use self::state::{AsOf, as_of};
+pub use self::swap::swapped;
 use crate::answer;
 use crate::plan::SnapshotPlan;
 use crate::recipe::{Held, Recipe, source_app};

@@ -44,7 +44,7 @@ pub(super) fn options_of(plan: &SnapshotPlan, day: NaiveDate) -> Txn {
     Txn::new(options_app(&plan.table), i64::from(day.num_days_from_ce()))
 }
 
-fn options_app(table: &TableName) -> String {
+pub(super) fn options_app(table: &TableName) -> String {
     format!("{table}:recipe:day")
 }
 

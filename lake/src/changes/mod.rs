@@ -7,6 +7,7 @@
 
 mod feed;
 mod log;
+mod own;
 mod read;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use deltalake::kernel::DeletionVectorDescriptor;
 use crate::table::Table;
 
 pub use self::feed::{Feed, feed};
+pub(crate) use self::own::{feed_files, own_feed};
 pub use self::log::{before, between, last_foreign, lost_rows};
 pub use self::read::Located;
 

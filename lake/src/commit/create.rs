@@ -9,6 +9,7 @@ use deltalake::protocol::SaveMode;
 use serde_json::json;
 
 use crate::clock::Clock;
+use crate::columns;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::names::TableName;
@@ -44,7 +45,7 @@ pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Def
 /// As [`create`].
 pub(crate) async fn create_of(delta: DeltaTable, name: &TableName, of: &Table, files: Vec<Add>) -> Result<()> {
     let snapshot = of.delta().snapshot()?;
-    let own = |key: &str| key.starts_with("lakehouse.");
+    let own = |key: &str| key.starts_with("lakehouse.") && key != columns::SNAPSHOT_DAYS;
     let properties = of.properties()?.iter().filter(|(key, _)| !own(key));
     let properties = properties.map(|(key, value)| (key.clone(), Some(value.clone())));
     let parameters = [("source", of.location()), ("sourceVersion", of.version().to_string())];

@@ -119,15 +119,20 @@ impl Table {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the work must be done again from the newer version; [`ErrorKind::Store`] when the
     /// store keeps failing. After a conflict nothing of the change is in the table; after a failing store the
-    /// transactions tell, and the same commit may be tried again.
+    /// transactions tell, and the same commit may be tried again. [`ErrorKind::Table`] when the change is in the table and
+    /// the disk does not confirm it, where that is asked for.
     pub async fn commit(&mut self, commit: Commit) -> Result<Outcome> {
         for attempt in 1.. {
             if holds(self, &commit.txns).await? {
                 return Ok(Outcome::AlreadyApplied { version: self.version() });
             }
-            let Err(error) = try_once(self, &commit).await else {
-                self.reload().await?;
-                return Ok(Outcome::Committed { version: self.version() });
+            let error = match try_once(self, &commit).await {
+                Ok(Done { version, on_disk }) => {
+                    self.reload().await?;
+                    on_disk.map_err(|error| unconfirmed(self, version, error))?;
+                    return Ok(Outcome::Committed { version: self.version() });
+                }
+                Err(error) => error,
             };
             let before = (self.version(), Standing::of(self)?);
             self.reload().await?;
@@ -300,7 +305,23 @@ fn new_bytes(action: &Action) -> u64 {
     }
 }
 
-async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
+/// A commit that is in the log.
+struct Done {
+    version: u64,
+    /// Whether the disk has it, where that is asked for.
+    on_disk: Result<()>,
+}
+
+/// The commit stands: whoever looks for it finds it, so it is not tried again. But a loss of power may take it away, and
+/// whoever asked for `fsync` must know.
+fn unconfirmed(table: &Table, version: u64, error: Error) -> Error {
+    let message = format!("the disk does not confirm version {version} of {}, which may be lost with the power", table.name());
+    Error::new(ErrorKind::Table, message)
+        .with_source(error)
+        .hint("the version is there and what follows may build on it; look after the disk, then `orchestrator table verify`")
+}
+
+async fn try_once(table: &Table, commit: &Commit) -> Result<Done> {
     fault::before_commit(commit.point)?;
     let delta = table.delta();
     let snapshot = delta.snapshot()?;
@@ -315,14 +336,14 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<()> {
         .build(Some(snapshot), delta.log_store(), commit.operation.clone())
         .await
         .map_err(|error: DeltaTableError| Error::from(error))?;
-    if let Some(folder) = table.synced() {
-        let synced = durable::entry(folder, committed.version()).await;
-        synced.inspect_err(
-            |error| tracing::warn!(table = %table.name(), %error, "a commit may not outlast a loss of power"),
-        )?;
-    }
+    let version = committed.version();
+    let on_disk = match table.synced() {
+        Some(folder) => durable::entry(folder, version).await,
+        None => Ok(()),
+    };
     table.written().add_bytes(commit.actions.iter().map(new_bytes).sum());
-    fault::after_commit(commit.point)
+    fault::after_commit(commit.point)?;
+    Ok(Done { version, on_disk })
 }
 
 /// Strict, with checkpoints as the table asks for them and without the clean-up that lists the whole log.

@@ -9,11 +9,13 @@ use object_store::ObjectStoreExt;
 use serde_json::{Map, Value};
 
 use super::{Commit, Outcome, Redo, Txn, is_void, settled};
+use crate::changes::{feed_files, own_feed};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::RunId;
 use crate::rules::{CHECK, Rule};
 use crate::table::Table;
-use crate::write::discard;
+use crate::upsert::feed::is_enabled;
+use crate::write::{discard, discard_paths};
 
 /// Files that are copied at a time.
 const COPIED_AT_ONCE: usize = 4;
@@ -61,7 +63,7 @@ impl Table {
     async fn swapped(&mut self, swap: &Swap<'_>, files: &[Add]) -> Result<Outcome> {
         let (clock, mut redo, begun) = (self.clock().clone(), Redo::default(), self.version());
         loop {
-            let commit = Commit {
+            let mut commit = Commit {
                 point: swap.point,
                 txns: std::iter::once(&swap.once).chain(&swap.txns).cloned().collect(),
                 operation: DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate: None },
@@ -79,8 +81,16 @@ impl Table {
                 let message = format!("another program has changed constraints of {}", self.name());
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
+            if is_enabled(swap.with)? {
+                commit.actions.extend(own_feed(self, swap.with, &commit.actions).await?);
+            }
+            let feed = feed_files(&commit.actions);
             // The table has moved on to its newest version after a conflict.
-            match self.commit(commit).await {
+            let outcome = self.commit(commit).await;
+            if is_void(&outcome) {
+                discard_paths(self, feed.into_iter()).await;
+            }
+            match outcome {
                 Err(error) if redo.again(&clock, &error).await => {}
                 answer => return answer,
             }

@@ -23,7 +23,7 @@ const ENABLED: &str = "delta.enableChangeDataFeed";
 
 /// What became of a row.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum ChangeType {
+pub(crate) enum ChangeType {
     Insert,
     Before,
     After,
@@ -42,26 +42,31 @@ impl ChangeType {
 }
 
 /// True when the table asks for a feed.
-pub(super) fn is_enabled(table: &Table) -> Result<bool> {
+pub(crate) fn is_enabled(table: &Table) -> Result<bool> {
     Ok(table.property(ENABLED)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
 }
 
 /// Writes files of the feed.
-pub(super) struct FeedWriter {
+pub(crate) struct FeedWriter {
     writer: TableWriter,
     schema: SchemaRef,
 }
 
 impl FeedWriter {
     pub(super) fn new(table: &Table) -> Self {
-        let fields = table.schema().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
-        let change_type = Field::new(CHANGE_TYPE, DataType::Utf8, true);
-        let schema = Arc::new(Schema::new(fields.into_iter().chain([change_type]).collect::<Vec<_>>()));
+        let schema = of_feed(&table.schema());
         Self { writer: TableWriter::in_folder(table, Arc::clone(&schema), FOLDER), schema }
     }
 
+    /// A writer for a table that gets other columns and partitions by the commit.
+    pub(crate) fn becoming(table: &Table, columns: &Schema, partition_by: Vec<String>) -> Self {
+        let schema = of_feed(columns);
+        let writer = TableWriter::in_folder(table, Arc::clone(&schema), FOLDER).partitioned_by(partition_by);
+        Self { writer, schema }
+    }
+
     /// Writes rows of the table as what became of them.
-    pub(super) async fn write(&mut self, rows: &RecordBatch, change_type: ChangeType) -> Result<()> {
+    pub(crate) async fn write(&mut self, rows: &RecordBatch, change_type: ChangeType) -> Result<()> {
         if rows.num_rows() == 0 {
             return Ok(());
         }
@@ -71,7 +76,7 @@ impl FeedWriter {
     }
 
     /// The actions that name the files.
-    pub(super) async fn close(self) -> Result<Vec<Action>> {
+    pub(crate) async fn close(self) -> Result<Vec<Action>> {
         let files = self.writer.close().await?.files.into_iter();
         let named = files.map(|file| AddCDCFile {
             path: format!("{FOLDER}/{}", file.path),
@@ -83,7 +88,13 @@ impl FeedWriter {
         Ok(named.map(Action::Cdc).collect())
     }
 
-    pub(super) async fn abort(self) {
+    pub(crate) async fn abort(self) {
         self.writer.abort().await;
     }
+}
+
+/// The columns of a table and how a row has changed.
+fn of_feed(columns: &Schema) -> SchemaRef {
+    let fields = columns.fields().iter().map(|field| field.as_ref().clone());
+    Arc::new(Schema::new(fields.chain([Field::new(CHANGE_TYPE, DataType::Utf8, true)]).collect::<Vec<_>>()))
 }

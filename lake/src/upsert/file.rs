@@ -77,6 +77,17 @@ impl Files {
         })
     }
 
+    /// The same columns, in files of the folder of another table, where any may be null.
+    pub(crate) fn copied_to(self, table: &Table) -> Self {
+        let fields = self.schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Self { store: table.delta().object_store(), schema, ..self }
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     pub(crate) fn store(&self) -> &dyn ObjectStore {
         self.store.as_ref()
     }

@@ -19,7 +19,7 @@ use super::feed::{ChangeType, FeedWriter, is_enabled};
 use super::file::{Files, remove, with_vector};
 use super::mode::is_better_rewritten;
 use super::rewrite::{Job, Output, Replaced, rewrite};
-use crate::commit::{ByHand, Outcome, is_void};
+use crate::commit::{ByHand, Outcome, evolve, is_void};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::expression::{Values, by_row, planned, strict};
 use crate::lakehouse::Lake;
@@ -139,11 +139,17 @@ impl Doomed {
         (self.files.len(), self.files.iter().filter(|file| file.is_gone()).count())
     }
 
-    /// Removes the rows from the version that they were found in.
+    /// Removes the rows from the version that they were found in, and sets properties in the same commit.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when another writer came first: find them again. As [`Table::commit`].
-    pub async fn remove(&self, lake: &Lake, table: &mut Table, run: &RunId) -> Result<Outcome> {
+    pub async fn remove(
+        &self,
+        lake: &Lake,
+        table: &mut Table,
+        properties: &[(String, String)],
+        run: &RunId,
+    ) -> Result<Outcome> {
         let (gone, left): (Vec<&DoomedFile>, Vec<&DoomedFile>) = self.files.iter().partition(|file| file.is_gone());
         let vectors = table.allows_deletion_vectors()?;
         let is_anew = |file: &&DoomedFile| {
@@ -177,7 +183,8 @@ impl Doomed {
         let files = new_files(&output, &vectors)?;
         let removes = self.files.iter().map(|file| Action::Remove(remove(&file.file)));
         let adds = output.written.files.into_iter().map(Action::Add);
-        let actions = removes.chain(vectors).chain(adds).chain(output.feed).collect();
+        let metadata = evolve(table, &table.schema(), properties)?;
+        let actions = metadata.into_iter().chain(removes).chain(vectors).chain(adds).chain(output.feed).collect();
         let operation = DeltaOperation::Delete { predicate: Some(self.condition.clone()) };
         let asked = ByHand { point: "delete_committed", operation, actions, metrics };
         let outcome = table.commit_by_hand(asked, run).await;

@@ -131,6 +131,11 @@ impl TableWriter {
         Self { folder: Some(folder), ..Self::with_schema(table, schema) }
     }
 
+    /// Divides the files by other columns than the table has at present.
+    pub(crate) fn partitioned_by(self, columns: Vec<String>) -> Self {
+        Self { partition_by: Some(columns), ..self }
+    }
+
     /// Writes a batch. Columns are matched by name; those that the batch lacks are null, those that are new join the
     /// schema as nullable columns and begin a new file.
     ///

@@ -1,6 +1,7 @@
 //! Looking at a lake without changing it: queries, earlier runs, how tables stand, what a run would do.
 
 pub(crate) mod diff;
+pub(crate) mod extracts;
 pub(crate) mod forecast;
 pub(crate) mod history;
 mod outcome;

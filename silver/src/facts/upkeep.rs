@@ -101,8 +101,10 @@ pub(super) async fn of(table: &Table, done: &Done, keep: Keep, lake: &Lake) -> R
         Keep::All => rows,
         Keep::If(keep) => rows.filter(keep)?,
         Keep::Keys(keys) => {
+            // Those that do not count, but may yet, are no less facts of their keys: a fact that is forgotten among all of
+            // them is so among those of them that will count, whichever these are.
             let all = session.context().read_table(session.provider(table).await?)?;
-            keys.of(rows, all.filter(done.is_done())?)?
+            keys.of(rows, all.filter(done.may_count())?)?
         }
     };
     let rows = rows.repartition(Partitioning::RoundRobinBatch(1))?;

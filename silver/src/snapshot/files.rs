@@ -7,7 +7,8 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use datafusion::logical_expr::{ident, lit};
 use lake::quarantine::REFUSED_BY;
 use lake::session::Session;
-use lake::{Error, ErrorKind, Result, TableName, columns};
+use lake::taken_out::TakenOut;
+use lake::{Error, ErrorKind, Result, Table, TableName, columns};
 
 use crate::read::{Range, Tally};
 use crate::refine::Refinement;
@@ -24,10 +25,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The files of the batches in `range`. Records that are sent through again by bronze are no file.
+    /// The files of the batches in `range`. Records that are sent through again by bronze are no file, and neither is one
+    /// that was taken out of bronze since it was read.
     pub(super) async fn of(
         refinement: &Refinement<'_>,
-        range: Range,
+        (bronze, range): (&Table, Range),
         tally: &Tally,
         session: &Session,
     ) -> Result<Self> {
@@ -49,7 +51,8 @@ impl Files {
             })
             .ok_or_else(|| Error::new(ErrorKind::Table, format!("the ledger of {source} is none")))?;
         }
-        read.retain(|file, _| !gone.contains(file));
+        let out = TakenOut::of(bronze)?;
+        read.retain(|file, _| !gone.contains(file) && !out.has(file.0, &file.1));
         let mut incomplete = tally.incomplete.clone();
         let mine = TableName::bronze(source).to_string();
         for batch in rows(refinement, &TableName::quarantine(source), range, session).await? {

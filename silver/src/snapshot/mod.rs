@@ -89,7 +89,7 @@ impl Refinement<'_> {
         let session = self.lake.session()?;
         let staged = Staged::write(changes.frame.clone()).await;
         let (records, Read { tally, mut writer, .. }) = self.finished(staged, changes).await?;
-        let files = Files::of(self, range, &tally, &session).await?;
+        let files = Files::of(self, (bronze, range), &tally, &session).await?;
         let applied = Applied::open(self, decoder, table, side).await?;
         let places = applied.places(&session).await?;
         let extracts = Extracts::of(self.plan, decoder, &records, &files, &places, &session).await?;

@@ -7,7 +7,8 @@ use lake::{Error, Lake, Layer, TableName};
 use serde_json::{Value, json};
 
 use super::{at_version, keys_of, one_name};
-use crate::spec::Project;
+use crate::spec::{Job, Project};
+use crate::tools::extracts::readers;
 use cli::{Failure, Output, Printer};
 
 /// A table took over another one. Details: both, the versions, the rows.
@@ -34,7 +35,7 @@ pub(super) struct Clone {
 /// Make a table what another one is, in one commit: its columns, partitions and rows
 ///
 /// The table keeps its properties and constraints, which the new rows must meet, and its offset: what it has applied stays
-/// applied. The other table stays as it is. What would change is told first, and nothing is changed without `--yes`.
+/// applied. Days of a snapshot are those of the new rows. The other table stays as it is. What would change is told first, and nothing is changed without `--yes`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orchestrator table swap silver.orders_mended silver.orders
@@ -89,6 +90,11 @@ pub(super) async fn swap(project: &Project, lake: &Lake, args: &Swap, printer: &
         let error = Error::spec(format!("{name} cannot become what {new} is"));
         return Err(error.hint("name two tables of one layer").into());
     }
+    if let Some(plan) = readers(project, &name).first() {
+        let message = format!("the files of {name} are full extracts for {}: what another table lacks would be deleted", plan.table);
+        let hint = "`table delete` takes files out, `table restore` takes the table back";
+        return Err(Error::spec(message).hint(hint).into());
+    }
     let context = RunContext::new(lake);
     let (mut rows, mut columns) = ((None, None), Vec::new());
     let done = lake::commit::redoing(lake.clock(), async || {
@@ -98,7 +104,11 @@ pub(super) async fn swap(project: &Project, lake: &Lake, args: &Swap, printer: &
         if !args.yes {
             return Ok(None);
         }
-        let outcome = take_over(lake, &mut table, &with, &keys_of(project, &name), &context.run).await?;
+        let along = match project.task(&name).map(|task| &task.job) {
+            Some(Job::Gold(plan)) => gold::swapped(Some(plan), &table, &with).await?,
+            _ => gold::swapped(None, &table, &with).await?,
+        };
+        let outcome = take_over(lake, &mut table, &with, &keys_of(project, &name), &along, &context.run).await?;
         Ok(Some(outcome.version()))
     });
     let version = done.await?;

@@ -1,5 +1,6 @@
 //! `orchestrator table delete`: rows that meet a condition out of a table.
 
+use lake::columns::{is_silver_technical, is_technical};
 use lake::report::{EXIT_DONE, EXIT_FAILED, counted, error_text, thousands};
 use lake::run::RunContext;
 use lake::upsert::remove::doomed;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::one_name;
 use crate::spec::{Job, Project};
 use crate::tools::diff::{objects, plain};
+use crate::tools::extracts::taken_out;
 use cli::{Failure, Output, Printer};
 
 /// Rows were deleted by hand. Details: `table`, `where`, `rows`.
@@ -19,7 +21,8 @@ const SHOWN: usize = 5;
 /// Delete the rows of a table that meet a condition; earlier versions still have them
 ///
 /// What would go is told first, and nothing is changed without `--yes`. A deleted row of silver comes back with the next
-/// change of its key, and with `silver rebuild` while bronze has its records.
+/// change of its key, and with `silver rebuild` while bronze has its records. A full extract that silver has still to apply
+/// goes as a whole or not at all: what it lacks would be deleted there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orchestrator table delete silver.orders --where \"customer_id = 'C-17'\"
@@ -48,6 +51,8 @@ struct Preview {
     rows: u64,
     all: Option<u64>,
     files: (usize, usize),
+    /// In the order in which people read them.
+    columns: Vec<String>,
     examples: Vec<Map<String, Value>>,
     version: Option<u64>,
 }
@@ -59,15 +64,20 @@ pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &P
     let done = lake::commit::redoing(lake.clock(), async || {
         let mut table = lake.existing(&name).await?;
         let doomed = doomed(lake, &table, &args.condition).await?;
+        let out = match doomed.rows() {
+            0 => None,
+            _ => taken_out(project, lake, &table, &args.condition).await?,
+        };
         let mut preview = Preview {
             rows: doomed.rows(),
             all: table.row_count()?,
             files: doomed.files(),
+            columns: columns(&table),
             examples: Vec::new(),
             version: None,
         };
         if args.yes && !args.dry_run && preview.rows > 0 {
-            preview.version = Some(doomed.remove(lake, &mut table, &context.run).await?.version());
+            preview.version = Some(doomed.remove(lake, &mut table, out.as_slice(), &context.run).await?.version());
         } else if preview.rows > 0 {
             preview.examples = examples(lake, &table, &args.condition).await?;
         }
@@ -120,6 +130,16 @@ async fn examples(lake: &Lake, table: &Table, condition: &str) -> Result<Vec<Map
     objects(&rows.filter(condition)?.limit(0, Some(SHOWN))?.collect().await?)
 }
 
+/// The columns of a table, those that a person knows a row by first.
+fn columns(table: &Table) -> Vec<String> {
+    let schema = table.schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    let (technical, mut own): (Vec<String>, Vec<String>) =
+        names.partition(|name| is_technical(name) || is_silver_technical(name));
+    own.extend(technical);
+    own
+}
+
 fn object(name: &TableName, args: &Args, preview: &Preview) -> Value {
     json!({
         "table": name.to_string(),
@@ -144,7 +164,7 @@ fn text(name: &TableName, preview: &Preview) -> String {
     }
     let mut text = format!("{name}: {rows}{of} rows would be deleted, in {files}\n");
     for row in &preview.examples {
-        let cells = row.iter().map(|(name, value)| format!("{name} {}", plain(value)));
+        let cells = preview.columns.iter().filter_map(|name| Some(format!("{name} {}", plain(row.get(name)?))));
         let line: String = cells.collect::<Vec<_>>().join(", ").chars().take(77).collect();
         text.push_str(&format!("  {line}\n"));
     }

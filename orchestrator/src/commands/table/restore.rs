@@ -134,6 +134,7 @@ async fn look(way: &Way, keep_offset: bool, is_task: bool) -> Result<Preview, Er
     let along = match name.layer {
         Layer::Silver => silver::restore::along(way, &moved, keep_offset)?,
         Layer::Gold => gold::restore::along(way, &moved),
+        Layer::Bronze => bronze::restore::along(way, &moved)?,
         _ => Along::default(),
     };
     let difference = way.difference()?;
