@@ -181,7 +181,8 @@ fn an_extract_that_is_taken_out_of_bronze_is_no_empty_one() {
     // One that is still to be applied goes as a whole or not at all.
     land("3.csv", "1,a\n2,b\n3,c\n");
     project.run_layer("bronze");
-    let delete = |condition: &str| project.orchestrator(&["table", "delete", "bronze.feed", "--where", condition, "--yes"]);
+    let delete =
+        |condition: &str| project.orchestrator(&["table", "delete", "bronze.feed", "--where", condition, "--yes"]);
     let outcome = delete("id = '2'").expect(2);
     assert!(
         outcome.stderr.contains("`3.csv` (batch 3) is a full extract that silver.current has still to apply"),

@@ -219,6 +219,14 @@ fn files_rows_and_changes_are_shown() {
     assert!(files.iter().all(|file| file["columns"]["id"]["min"].is_number()), "{files:?}");
     let text = project.orchestrator(&["table", "files", "silver.t"]).expect(0).stdout;
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("values of `id`"), "{text}");
+    for args in [&["list"] as &[&str], &["history", "silver.t"], &["describe", "silver.t"], &["history", "gold.names"]]
+    {
+        let args: Vec<&str> = ["table"].into_iter().chain(args.iter().copied()).collect();
+        let text = project.orchestrator(&args).expect(0).stdout;
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{args:?}\n{text}");
+    }
+    let text = project.orchestrator(&["table", "delete", "silver.t", "--where", "id = 7"]).expect(2).stdout;
+    assert!(text.contains("\n  id 7, seq 1, name "), "what a person knows a row by comes first: {text}");
     assert_eq!(json_of(&project, &["sample", "silver.t", "--limit", "3"]).as_array().map(Vec::len), Some(3));
     let all = json_of(&project, &["changes", "silver.t", "--from", "0", "--to", "2"]);
     let (mut folded, mut types) = (0_i64, std::collections::BTreeSet::new());
@@ -408,6 +416,7 @@ fn commits_may_wait_for_the_disk() {
     let outcome = program::run("orchestrator", project.path(), &args, Some("log_synced:fail")).expect(1);
     assert!(outcome.stderr.contains("the disk does not confirm version"), "{}", outcome.story());
     assert_eq!(json_of(&project, &["set", "silver.t", "owner=us"])["changed"], false);
+    project.run();
     project.orchestrator(&["table", "verify"]).expect(0);
     project.assert_settled();
     project.respec(&spec.replace("fsync", "sync"));

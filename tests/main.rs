@@ -42,6 +42,7 @@ mod sample;
 mod secrets;
 mod selection;
 mod snapshots;
+mod soak;
 mod tables;
 mod turns;
 mod upkeep;

@@ -278,7 +278,7 @@ async fn swapped() {
         let plan = days.plans.iter().find(|plan| plan.table().name == table).expect("a plan");
         let Plan::Snapshot(plan) = plan else { panic!("no snapshot") };
         let session = days.lake.session().expect("a session");
-        let held = days.lake.existing(plan.table()).await.expect("a table");
+        let held = days.lake.existing(&plan.table).await.expect("a table");
         let told = gold::check(&session, &held, plan).await.expect("days").to_json();
         told["days"].as_array().expect("days").iter().map(|day| day["day"].to_string()).collect::<Vec<_>>()
     };

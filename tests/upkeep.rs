@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use crate::processes::start_held;
+use crate::support::program;
 use crate::support::project::{Project, files_below};
 
 const SPEC: &str = "
@@ -221,4 +223,94 @@ fn every_version_reads_as_it_did_after_each_kind_of_upkeep() {
         assert_eq!(known.last().map(Vec::len), Some(3), "what came since was applied again");
         project.orchestrator(&["table", "verify"]).expect(0);
     }
+}
+
+#[test]
+fn a_version_with_a_name_stays_readable_until_the_name_goes() {
+    let project = Project::new(SPEC);
+    for (file, status) in [("1.csv", "new"), ("2.csv", "paid"), ("3.csv", "sent")] {
+        let row = format!("id,status,ts\n1,{status},2024-05-0{}T10:00:00Z\n", &file[..1]);
+        project.land(file, row.as_bytes(), None);
+        project.run();
+    }
+    let table = |args: &[&str]| {
+        let args: Vec<&str> = ["table"].into_iter().chain(args.iter().copied()).collect();
+        project.orchestrator(&args)
+    };
+    let history = table(&["history", "silver.orders", "--output", "json"]).expect(0).stdout;
+    let newest = serde_json::from_str::<Value>(&history).expect("JSON")[0]["version"].as_u64().expect("a version");
+    let (first, second) = ((newest - 2).to_string(), (newest - 1).to_string());
+    table(&["tag", "silver.orders", "first", "--version", &first]).expect(0);
+    let outcome = table(&["tag", "silver.orders", "first", "--version", &second]).expect(2);
+    assert!(outcome.stderr.contains("untag silver.orders first"), "{}", outcome.story());
+    let status = |version: &str| {
+        let sql = format!("SELECT status FROM silver.orders VERSION AS OF {version}");
+        project.orchestrator(&["query", &sql, "--output", "csv"])
+    };
+    vacuum(&project, &["silver.orders", "--retain", "0s", "--force"]);
+    assert!(status(&first).expect(0).stdout.contains("new"));
+    assert_ne!(status(&second).code, Some(0), "nobody needed it");
+    // A restore is no version's name.
+    table(&["restore", "silver.orders", "--version", &first, "--keep-offset", "--yes"]).expect(0);
+    let told = table(&["describe", "silver.orders", "--output", "json"]).expect(0).stdout;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["tags"]["first"].to_string(), first);
+    assert!(told["maintenance"]["vacuumed_at"].is_string(), "{told}");
+    let outcome = table(&["untag", "silver.orders", "frist"]).expect(2);
+    assert!(outcome.stderr.contains("did you mean `first`"), "{}", outcome.story());
+    table(&["untag", "silver.orders", "first"]).expect(0);
+    project.run();
+    project.orchestrator(&["table", "verify"]).expect(0);
+}
+
+#[test]
+fn a_forced_vacuum_leaves_alone_who_is_at_work() {
+    let project = Project::new(SPEC);
+    project.land("1.csv", b"id,status,ts\n1,new,2024-05-01T10:00:00Z\n", None);
+    let (running, held) = start_held(&project, "orchestrator", &["run"], "silver_committed:hold");
+    let force = ["table", "vacuum", "--retain", "0s", "--force"];
+    let outcome = project.orchestrator(&force).expect(2);
+    assert!(outcome.stderr.contains("is at work"), "{}", outcome.story());
+    drop(held);
+    running.wait().expect(0);
+    // What another program is about to commit, no version names.
+    let unknown = project.table_folder("silver.orders").join("part-unknown.parquet");
+    fs::write(&unknown, b"PAR1").expect("a file");
+    project.orchestrator(&force).expect(0);
+    assert!(unknown.exists(), "it is young");
+    age(&unknown, 2);
+    project.orchestrator(&force).expect(0);
+    assert!(!unknown.exists());
+    assert_eq!(project.count("silver.orders"), 1);
+}
+
+#[test]
+fn runs_look_after_tables_in_the_window_and_as_each_table_says() {
+    let spec = SPEC.replace(
+        "  orders_cdc: {path: ./, format: csv, settle: 0s}",
+        "  orders_cdc: {path: ./, format: csv, settle: 0s, maintenance: {after_runs: false}}",
+    );
+    let spec = spec.replace("    keys: [id]", "    keys: [id]\n    maintenance: {optimize: {small_files: 3}}");
+    let project = Project::new(&format!("{spec}maintenance: {{window: '01:00-05:00 Europe/Lisbon'}}\n"));
+    let live = |table: &str| {
+        let told = project.orchestrator(&["table", "files", table, "--output", "json"]).expect(0);
+        serde_json::from_str::<Vec<Value>>(&told.stdout).expect("JSON").len()
+    };
+    let run = |number: u64, at: &str| {
+        let row = format!("id,status,ts\n{number},new,2024-05-01T10:00:00Z\n");
+        project.land(format!("{number}.csv"), row.as_bytes(), None);
+        program::run_at("orchestrator", project.path(), &["run"], at).expect(0)
+    };
+    for number in 1..=4 {
+        run(number, &format!("2031-07-01T12:0{number}:00Z"));
+    }
+    assert_eq!((live("bronze.orders_cdc"), live("silver.orders")), (4, 4), "the window is closed");
+    let told = program::run_at("orchestrator", project.path(), &["maintain", "--dry-run"], "2031-07-01T12:10:00Z");
+    let told = told.expect(0);
+    assert!(told.stderr.contains("outside of 01:00-05:00 Europe/Lisbon"), "{}", told.story());
+    assert!(told.stdout.contains("silver.orders\n  due    optimize: 4 files would gain"), "{}", told.story());
+    // Lisbon is an hour ahead in summer.
+    run(5, "2031-07-02T00:30:00Z");
+    assert_eq!((live("bronze.orders_cdc"), live("silver.orders")), (5, 1));
+    assert_eq!(project.count("silver.orders"), 5);
 }

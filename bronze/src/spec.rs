@@ -1,6 +1,6 @@
 //! The options of a bronze source, as the spec writes them.
 
-use lake::spec::{ByteSize, Duration, Map};
+use lake::spec::{ByteSize, Duration, Map, TableMaintenance};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -57,6 +57,8 @@ pub struct Source {
     pub duplicate_columns: DuplicateColumns,
     /// What becomes of a file whose records are in the table.
     pub clean_source: CleanSource,
+    /// When the upkeep of the table is due, where that differs from `maintenance` at the top.
+    pub maintenance: Option<TableMaintenance>,
 }
 
 impl Default for Source {
@@ -84,6 +86,7 @@ impl Default for Source {
             bad_records: BadRecords::default(),
             duplicate_columns: DuplicateColumns::default(),
             clean_source: CleanSource::default(),
+            maintenance: None,
         }
     }
 }

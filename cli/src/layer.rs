@@ -131,7 +131,7 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
     document.check_names(L::NAME, &mut problems);
     let plans = L::compile(&document, &header, &mut problems);
     let plans = problems.finish(plans)?;
-    let lake = header.lake(document.folder(), Clock::system())?;
+    let lake = header.lake(document.folder(), Clock::of_program())?;
     let place = Place { lake, header, folder: document.folder().to_owned() };
     let context = RunContext::new(&place.lake);
     let (plans, output) = match command {

@@ -1,6 +1,6 @@
 //! The options of a gold table, as the spec writes them.
 
-use lake::spec::{Duration, Map};
+use lake::spec::{Duration, Map, TableMaintenance};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,8 @@ pub struct Table {
     pub hard_deletes: Option<HardDeletes>,
     /// A snapshot: days that are older go. Default: none does.
     pub retention: Option<Duration>,
+    /// When the upkeep of the table is due, where that differs from `maintenance` at the top.
+    pub maintenance: Option<TableMaintenance>,
 }
 
 /// A condition on the rows of a model.

@@ -10,7 +10,7 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 
 use crate::clock::Clock;
 use crate::columns;
-use crate::commit::{Commit, Txn};
+use crate::commit::{Commit, Outcome, Txn};
 use crate::error::Result;
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
@@ -68,6 +68,8 @@ struct Waiting {
     events: Vec<Event>,
     /// Events written so far; the number of the next event and the version of the next transaction follow from it.
     written: i64,
+    /// The first and the last version of the event log by our hand.
+    versions: Option<(u64, u64)>,
 }
 
 impl Events {
@@ -80,7 +82,7 @@ impl Events {
     /// An empty collection for more of a run of which `written` events are in the log: another attempt, by `app`.
     pub fn resume(run: RunId, app: &str, written: i64, clock: Clock) -> Self {
         let app = format!("run:{run}:{app}");
-        Self(Arc::new(Inner { run, app, clock, waiting: Mutex::new(Waiting { events: Vec::new(), written }) }))
+        Self(Arc::new(Inner { run, app, clock, waiting: Mutex::new(Waiting { written, ..Waiting::default() }) }))
     }
 
     /// Notes an event of the run, or of one of its tasks.
@@ -118,14 +120,22 @@ impl Events {
             return Ok(());
         }
         let last = written + i64::try_from(events.len()).unwrap_or(i64::MAX);
-        self.append(lake, &events, written, last).await?;
+        let version = self.append(lake, &events, written, last).await?;
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.events.drain(..events.len());
         waiting.written = last;
+        waiting.versions = Some((waiting.versions.map_or(version, |(first, _)| first), version));
         Ok(())
     }
 
-    async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<()> {
+    /// True when what was written has brought the event log past a version that `every` divides. Of many runs, wherever
+    /// they are, one in so many finds that.
+    pub fn passed(&self, every: u64) -> bool {
+        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.versions.is_some_and(|(first, last)| first.saturating_sub(1) / every < last / every)
+    }
+
+    async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<u64> {
         let mut table = lake.create_or_open(&TableName::event_log(), &Definition::new(schema())).await?;
         let mut writer = TableWriter::new(&table);
         writer.write(&batch(&self.0.run, events, first)?).await?;
@@ -139,8 +149,7 @@ impl Events {
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.0.run.clone(),
         };
-        table.commit(commit).await?;
-        Ok(())
+        table.commit(commit).await.map(Outcome::version)
     }
 }
 

@@ -185,7 +185,7 @@ async fn lost(then: &Table, now: &Table, limit: usize) -> Result<Vec<String>> {
 }
 
 /// The files that the open version of a table is made of.
-fn files(table: &Table) -> Result<Vec<Path>> {
+pub(crate) fn files(table: &Table) -> Result<Vec<Path>> {
     let mut files = Vec::new();
     for file in table.delta().snapshot()?.log_data().iter() {
         files.push(Path::parse(file.path()).unwrap_or_else(|_| Path::from(file.path().as_ref())));

@@ -38,6 +38,7 @@ pub mod skip;
 pub mod spec;
 pub mod stage;
 pub mod table;
+pub mod tags;
 pub mod taken_out;
 pub mod upsert;
 pub mod vacuum;

@@ -1,6 +1,7 @@
 //! The log of a table as files: checkpoints, and entries that no version within the retention needs.
 //!
-//! An entry may go when a checkpoint stands in for it, from which every version within the retention can still be read.
+//! An entry may go when a checkpoint stands in for it, from which every version within the retention can still be read, and
+//! every one that has a name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +16,14 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::durable;
 use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
+use crate::names::Layer;
 use crate::table::Table;
+use crate::tags;
 
 /// Entries stay at least so long, whatever the table says: a writer that began with an older version must find them.
 const RETENTION_LEAST: Duration = Duration::from_hours(24 * 7);
+/// The property of a table that says how long.
+const RETENTION: &str = "delta.logRetentionDuration";
 /// Digits of a version in the name of a file.
 const DIGITS: usize = 20;
 
@@ -33,6 +38,8 @@ pub struct LogFiles {
     pub expired: Vec<(Path, u64)>,
     /// The version whose checkpoint stands in for them.
     pub stand_in: Option<u64>,
+    /// The version of the newest checkpoint.
+    pub last_checkpoint: Option<u64>,
 }
 
 impl LogFiles {
@@ -58,7 +65,11 @@ struct LogFile {
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when it cannot be listed.
 pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
-    let retention = table.delta().snapshot()?.table_config().log_retention_duration().max(RETENTION_LEAST);
+    let asked = table.delta().snapshot()?.table_config().log_retention_duration();
+    // Nobody goes back to earlier versions of what the program keeps for itself.
+    let is_own = !matches!(table.name().layer, Layer::Bronze | Layer::Silver | Layer::Gold);
+    let is_asked = table.property(RETENTION)?.is_some();
+    let retention = if is_own && !is_asked { RETENTION_LEAST } else { asked.max(RETENTION_LEAST) };
     let folder = Path::from("_delta_log");
     let store = table.delta().object_store();
     let listed = store.list(Some(&folder)).try_collect::<Vec<_>>().await;
@@ -73,11 +84,12 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
         let (written, bytes) = (file.last_modified, file.size);
         Some(LogFile { version, bytes, written, is_entry, is_checkpoint, path: file.location.clone() })
     });
-    Ok(sorted(files.collect(), lake.clock().now(), retention))
+    let tagged = tags::tagged(table)?.first().copied();
+    Ok(sorted(files.collect(), lake.clock().now(), retention, tagged))
 }
 
-/// Which of the files are what.
-fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> LogFiles {
+/// Which of the files are what. `tagged` is the oldest version that has a name.
+fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration, tagged: Option<u64>) -> LogFiles {
     files.sort_by(|a, b| (a.version, &a.path).cmp(&(b.version, &b.path)));
     let cutoff = chrono::Duration::from_std(retention).ok().and_then(|retention| now.checked_sub_signed(retention));
     let cutoff = cutoff.unwrap_or(DateTime::<Utc>::MIN_UTC);
@@ -86,6 +98,7 @@ fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> L
     let last_checkpoint = files.iter().filter(|file| file.is_checkpoint).map(|file| file.version).max();
     // The newest version before the retention stood when it began: it must stay readable as well.
     let oldest_kept = entries.iter().rev().find(|(_, written)| **written < cutoff).map(|(version, _)| *version);
+    let oldest_kept = oldest_kept.map(|kept| tagged.map_or(kept, |tagged| kept.min(tagged)));
     let stand_in = oldest_kept.and_then(|kept| {
         files.iter().filter(|file| file.is_checkpoint && file.version <= kept).map(|file| file.version).max()
     });
@@ -96,6 +109,7 @@ fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration) -> L
             as u64,
         expired: files.iter().filter(is_expired).map(|file| (file.path.clone(), file.bytes)).collect(),
         stand_in,
+        last_checkpoint,
     }
 }
 
@@ -150,7 +164,7 @@ mod tests {
 
     fn expired(names: &[(&str, i64)], today: i64) -> Vec<String> {
         let now = DateTime::UNIX_EPOCH + chrono::Duration::days(today);
-        let found = sorted(files(names), now, Duration::from_hours(24 * 30));
+        let found = sorted(files(names), now, Duration::from_hours(24 * 30), None);
         found.expired.iter().map(|(path, _)| path.to_string()).collect()
     }
 
@@ -169,7 +183,10 @@ mod tests {
         assert_eq!(expired(&log[..2], 50), [""; 0], "nothing stands in");
         // A checkpoint that is younger than the retention does not stand in for what was read before it.
         assert_eq!(expired(&[("00.json", 0), ("01.json", 45), ("01.checkpoint.parquet", 45)], 50), [""; 0]);
-        let found = sorted(files(&log), DateTime::UNIX_EPOCH, Duration::ZERO);
+        let now = DateTime::UNIX_EPOCH + chrono::Duration::days(50);
+        let named = sorted(files(&log), now, Duration::from_hours(24 * 30), Some(1));
+        assert_eq!(named.expired.len(), 1, "a version with a name can be read: {named:?}");
+        let found = sorted(files(&log), DateTime::UNIX_EPOCH, Duration::ZERO, None);
         assert_eq!((found.entries, found.since_checkpoint), (4, 1));
     }
 }

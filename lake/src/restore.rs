@@ -21,6 +21,7 @@ use crate::listing::add_of;
 use crate::names::{RunId, TableName};
 use crate::schema::type_name;
 use crate::table::{FileId, Table, file_id};
+use crate::tags;
 use crate::upsert::feed::is_enabled;
 use crate::write::discard_paths;
 
@@ -138,7 +139,8 @@ impl Way {
             these.iter().filter(|one| !those.contains(one)).cloned().collect()
         };
         let (held, wanted) = (self.now.properties()?, self.then.properties()?);
-        let keys: BTreeSet<&String> = held.keys().chain(wanted.keys()).collect();
+        let keys = held.keys().chain(wanted.keys()).filter(|key| *key != tags::PROPERTY);
+        let keys: BTreeSet<&String> = keys.collect();
         let changed = keys.into_iter().filter(|key| held.get(*key) != wanted.get(*key));
         let properties = changed.map(|key| (key.clone(), (held.get(key).cloned(), wanted.get(key).cloned())));
         Ok(Difference {
@@ -239,6 +241,11 @@ impl Way {
         let (held, then) = (self.now.delta().snapshot()?.metadata(), self.then.delta().snapshot()?.metadata());
         let mut wanted = to_json(then)?;
         let mut all = wanted.get("configuration").and_then(Value::as_object).cloned().unwrap_or_default();
+        // Names of versions are no part of what a version is.
+        match held.configuration().get(tags::PROPERTY) {
+            Some(tags) => drop(all.insert(tags::PROPERTY.to_owned(), Value::from(tags.clone()))),
+            None => drop(all.remove(tags::PROPERTY)),
+        }
         all.extend(properties.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))));
         wanted.insert("configuration".to_owned(), Value::Object(all));
         let wanted: Metadata = serde_json::from_value(Value::Object(wanted)).map_err(broken)?;

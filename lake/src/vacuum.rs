@@ -17,18 +17,22 @@ use deltalake::operations::vacuum::VacuumMode;
 use deltalake::table::config::TablePropertiesExt;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::clock::Clock;
 use crate::commit::logged;
 use crate::error::{Context, Error, Result};
-use crate::history::OLDER_VERSIONS;
+use crate::history::{self, OLDER_VERSIONS};
 use crate::lakehouse::Lake;
 use crate::table::Table;
+use crate::tags;
 use crate::vectors::path_of;
 
 /// Files that are removed at a time.
 const REMOVED_AT_ONCE: usize = 16;
+
+/// What no version names stays for so long: a commit that is under way may have written it.
+const UNCOMMITTED_LEAST: Duration = Duration::from_hours(24);
 
 /// A file that nothing needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,10 +53,12 @@ pub fn retention(table: &Table) -> Result<Duration> {
     Ok(table.delta().snapshot()?.table_config().deleted_file_retention_duration())
 }
 
-/// The files of a table that nothing has needed for `retain`. Sorted by path.
+/// The files of a table that nothing has needed for `retain`, sorted by path. What no version of the log names may be of a
+/// commit that is under way: it stays for a day, however short `retain` is. What versions with a name need stays.
 ///
 /// # Errors
-/// [`ErrorKind::Store`](crate::ErrorKind::Store) when log or folder cannot be read.
+/// [`ErrorKind::Store`](crate::ErrorKind::Store) when log or folder cannot be read, [`ErrorKind::Table`](crate::ErrorKind::Table) when a
+/// version with a name cannot be read any more.
 pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<Vec<Leftover>> {
     let listed = listed(table).await?;
     let plan = table
@@ -65,18 +71,25 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         .with_enforce_retention_duration(false)
         .with_dry_run(true);
     let (_, free) = plan.await.context(|| format!("looking for files that {} does not need", table.name()))?;
-    let vectors =
-        vectors_of(table, lake.clock().now() - chrono::Duration::from_std(retain).unwrap_or_default()).await?;
+    let now = lake.clock().now();
+    let mut kept = vectors_of(table, now - chrono::Duration::from_std(retain).unwrap_or_default()).await?;
+    kept.extend(tagged_files(lake, table).await?);
+    if retain < UNCOMMITTED_LEAST {
+        let named = named(table).await?;
+        let oldest = now - chrono::Duration::from_std(UNCOMMITTED_LEAST).unwrap_or_default();
+        let is_young = |(path, file): &(&String, &ObjectMeta)| file.last_modified > oldest && !named.contains(*path);
+        kept.extend(listed.iter().filter(is_young).map(|(path, _)| path.clone()));
+    }
     // A file that went earlier is still named by the log for a while.
-    let there = free.files_deleted.into_iter().filter(|path| !vectors.contains(path)).filter_map(|path| {
-        let bytes = *listed.get(&path)?;
+    let there = free.files_deleted.into_iter().filter(|path| !kept.contains(path)).filter_map(|path| {
+        let bytes = listed.get(&path)?.size;
         Some(Leftover { path, bytes, unfinished: false })
     });
     let mut leftovers: Vec<Leftover> = there.collect();
     if let Some(folder) = lake.root().local_path() {
         let folder = folder.join(table.name().folder());
-        let before = SystemTime::UNIX_EPOCH
-            + Duration::from_micros(u64::try_from(lake.clock().now_micros()).unwrap_or(0)).saturating_sub(retain);
+        let now = Duration::from_micros(u64::try_from(lake.clock().now_micros()).unwrap_or(0));
+        let before = SystemTime::UNIX_EPOCH + now.saturating_sub(retain.max(UNCOMMITTED_LEAST));
         let found = tokio::task::spawn_blocking(move || unfinished(&folder, before)).await;
         leftovers.extend(found.map_err(|error| Error::internal("a listing ended early").with_source(error))??);
     }
@@ -182,10 +195,45 @@ fn live(table: &Table) -> Result<HashSet<String>> {
     Ok(live)
 }
 
-/// The files of a table's folder that the store lists, with their sizes.
-async fn listed(table: &Table) -> Result<HashMap<String, u64>> {
+/// The files that the named versions of a table need, those that the open one has among them.
+async fn tagged_files(lake: &Lake, table: &Table) -> Result<Vec<String>> {
+    let mut kept = Vec::new();
+    for version in tags::tagged(table)? {
+        let then = lake
+            .table_at(table.name(), version)
+            .await
+            .context(|| format!("looking for what the named version {version} of {} needs", table.name()))?;
+        kept.extend(history::files(&then)?.into_iter().map(|path| path.to_string()));
+    }
+    Ok(kept)
+}
+
+/// The files that some version in the log names, as far as it goes back.
+async fn named(table: &Table) -> Result<HashSet<String>> {
+    let mut named = HashSet::new();
+    let place = |path: &str| StorePath::parse(path).unwrap_or_else(|_| StorePath::from(path)).to_string();
+    for number in (0..=table.version()).rev() {
+        let Some(actions) = logged(table, number).await? else { break };
+        for action in actions {
+            let (path, vector) = match action {
+                Action::Add(file) => (file.path, file.deletion_vector),
+                Action::Remove(file) => (file.path, file.deletion_vector),
+                Action::Cdc(file) => (file.path, None),
+                _ => continue,
+            };
+            named.insert(place(&path));
+            if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
+                named.insert(path_of(&vector.path_or_inline_dv)?.to_string());
+            }
+        }
+    }
+    Ok(named)
+}
+
+/// The files of a table's folder that the store lists.
+async fn listed(table: &Table) -> Result<HashMap<String, ObjectMeta>> {
     let store = table.delta().object_store();
-    let files = store.list(None).map_ok(|file| (file.location.to_string(), file.size));
+    let files = store.list(None).map_ok(|file| (file.location.to_string(), file));
     files.try_collect().await.context(|| format!("listing the files of {}", table.name()))
 }
 

@@ -1,7 +1,8 @@
 //! Upkeep when it is due: which tables would gain from what, and doing it, as long as the budget lasts.
 //!
 //! What is due follows from the tables as they are, not from when something was done last; so nothing is remembered, and
-//! upkeep that was cut short goes on the next time. All of it may happen beside writers.
+//! upkeep that was cut short goes on the next time. All of it may happen beside writers. Small files and deleted rows are
+//! looked for after each run, in the tables that it has changed; folders and logs, which must be listed, now and then.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use lake::report::{counted, size, thousands};
 use lake::run::RunContext;
 use lake::spec::{Duration, Maintenance};
 use lake::vacuum::{Leftover, leftovers, remove, retention};
-use lake::{Error, Lake, Result, Table, TableName};
+use lake::{Error, Lake, Layer, Result, Table, TableName};
 use serde_json::{Value, json};
 
 use crate::spec::Project;
@@ -20,6 +21,8 @@ use crate::spec::Project;
 const MAINTAINED: &str = "maintenance";
 /// Files that went from a table may be those of a reader or writer that is so old.
 const RETAIN_LEAST: Duration = Duration::from_days(7);
+/// Versions of the event log between two looks at all tables.
+const ROUND_EVERY: u64 = 32;
 
 /// What a table would gain from.
 #[derive(Debug)]
@@ -49,6 +52,16 @@ pub(crate) struct Maintained {
     pub(crate) error: Option<Error>,
 }
 
+impl Maintained {
+    fn new(name: &TableName) -> Self {
+        Self { name: name.clone(), why: Vec::new(), done: Vec::new(), is_left: false, error: None }
+    }
+
+    fn is_recorded(&self) -> bool {
+        !self.done.is_empty() || self.error.is_some()
+    }
+}
+
 /// How far upkeep looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -58,21 +71,48 @@ pub(crate) enum Depth {
     Folder,
 }
 
+/// What the spec wants of a table; what it does not say is as always.
+fn wanted(project: &Project, name: &TableName) -> Maintenance {
+    let all = project.header.maintenance.unwrap_or_default();
+    let own = project.task(name).and_then(|task| task.maintenance);
+    own.map_or(all, |own| all.of_table(&own))
+}
+
+/// True for a table that runs look after: those of the program's own are, others where the spec asks for it.
+fn is_looked_after(project: &Project, name: &TableName) -> bool {
+    let is_asked =
+        project.header.maintenance.is_some() || project.task(name).is_some_and(|task| task.maintenance.is_some());
+    is_own(name) || (is_asked && wanted(project, name).after_runs)
+}
+
+/// True for a table that the program keeps for itself.
+fn is_own(name: &TableName) -> bool {
+    !matches!(name.layer, Layer::Bronze | Layer::Silver | Layer::Gold)
+}
+
+/// True for a table that puts its small files together itself, and knows which may go together.
+fn packs_itself(name: &TableName) -> bool {
+    is_own(name) && !matches!(name.layer, Layer::Quarantine | Layer::State)
+}
+
 /// Finds out what a table would gain from; `None` when there is no such table, or nothing is due.
 ///
 /// # Errors
 /// [`lake::ErrorKind::Store`] when table or folder cannot be read.
 pub(crate) async fn due(project: &Project, lake: &Lake, name: &TableName, depth: Depth) -> Result<Option<Due>> {
-    let wanted = project.header.maintenance.unwrap_or_default();
+    let wanted = wanted(project, name);
     let Some(table) = lake.table(name).await? else { return Ok(None) };
     let mut due = Due { name: name.clone(), why: Vec::new(), optimize: None, log: None, leftovers: Vec::new() };
-    due.optimize = optimize(project, &table, &wanted, &mut due.why)?;
+    if !packs_itself(name) {
+        due.optimize = optimize(project, &table, &wanted, &mut due.why)?;
+    }
     if depth == Depth::Folder {
         let log = look(lake, &table).await?;
-        let expired = log.expired.len();
-        if expired as u64 >= wanted.log.expired_files {
-            let bytes = size(log.expired_bytes());
-            due.why.push(format!("clean the log: {} that no version needs, {bytes}", counted(expired, "file")));
+        let (expired, bytes) = (log.expired.len(), log.expired_bytes());
+        let is_large = bytes >= wanted.log.expired_size.as_bytes();
+        if expired > 0 && (is_large || expired as u64 >= wanted.log.expired_files) {
+            let (files, bytes) = (counted(expired, "file"), size(bytes));
+            due.why.push(format!("clean the log: {files} that no version needs, {bytes}"));
             due.log = Some(log);
         }
         let retain = wanted.vacuum.retain.map_or_else(|| retention(&table), |retain| Ok(retain.as_std()))?;
@@ -90,7 +130,7 @@ fn optimize(project: &Project, table: &Table, wanted: &Maintenance, why: &mut Ve
     let schema = table.schema();
     let zorder_by = zorder_by.into_iter().filter(|column| schema.index_of(column).is_ok()).collect();
     let file_size = wanted.optimize.target_file_size.as_bytes().max(1);
-    let asked = Optimize { zorder_by, file_size, ..Optimize::default() };
+    let asked = Optimize { zorder_by, file_size, tiered: true, ..Optimize::default() };
     // Columns with mapped names and the like: such a table can be read, not changed.
     let Ok(gain) = asked.plan(table) else { return Ok(None) };
     let files = table.listed_files()?;
@@ -108,7 +148,8 @@ fn optimize(project: &Project, table: &Table, wanted: &Maintenance, why: &mut Ve
     Ok((is_many || is_purge).then_some(asked))
 }
 
-/// Does what is due of these tables, one after the other, as long as the budget lasts; with `dry_run` only says it.
+/// Does what is due of these tables, one after the other, as long as the budget lasts; with `dry_run` only says it. What
+/// fails for one table is told with it, and ends nothing else.
 pub(crate) async fn maintain(
     project: &Project,
     lake: &Lake,
@@ -116,21 +157,26 @@ pub(crate) async fn maintain(
     depth: Depth,
     dry_run: bool,
     context: &RunContext,
-) -> Result<Vec<Maintained>> {
+) -> Vec<Maintained> {
     let budget = project.header.maintenance.unwrap_or_default().budget.as_std();
     let started = lake.clock().now();
     let mut all = Vec::new();
     for name in tables {
-        let Some(due) = due(project, lake, name, depth).await? else { continue };
         let is_over = (lake.clock().now() - started).to_std().unwrap_or_default() >= budget;
-        let mut told =
-            Maintained { name: name.clone(), why: due.why.clone(), done: Vec::new(), is_left: is_over, error: None };
-        if !dry_run && !is_over && !context.stop.is_raised() {
-            told.error = once(lake, &due, context, &mut told.done).await.err();
+        let mut told = Maintained { is_left: is_over, ..Maintained::new(name) };
+        match due(project, lake, name, depth).await {
+            Ok(None) => continue,
+            Ok(Some(due)) => {
+                told.why.clone_from(&due.why);
+                if !dry_run && !is_over && !context.stop.is_raised() {
+                    told.error = once(lake, &due, context, &mut told.done).await.err();
+                }
+            }
+            Err(error) => told.error = Some(error),
         }
         all.push(told);
     }
-    Ok(all)
+    all
 }
 
 async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<String>) -> Result<()> {
@@ -155,22 +201,46 @@ async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<Strin
     Ok(())
 }
 
-/// Looks after the tables that a run has changed, where the spec asks for it; what was done is recorded with the run.
+/// Looks after the tables that a run has changed, where the spec asks for it; what was done is recorded with the run. In a
+/// window it is all tables, and outside of it none.
 pub(crate) async fn after_run(project: &Project, lake: &Lake, changed: &BTreeSet<TableName>, context: &RunContext) {
-    if !project.header.maintenance.is_some_and(|wanted| wanted.after_runs) {
-        return;
+    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    let tables: Vec<TableName> = match window {
+        Some(window) if !window.is_open(lake.clock().now(), project.header.timezone) => return,
+        Some(_) => project.tasks.iter().map(|task| task.name.clone()).collect(),
+        None => changed.iter().cloned().collect(),
+    };
+    let tables: Vec<TableName> = tables.into_iter().filter(|name| is_looked_after(project, name)).collect();
+    record(&maintain(project, lake, &tables, Depth::Log, false, context).await, context);
+}
+
+/// The same for folders and logs as well, and for the tables that the program keeps for itself; one run in so many does
+/// it, whichever has brought the event log past the next of its versions that [`ROUND_EVERY`] divides. So it needs
+/// nobody who remembers when it was done last, and what a run costs does not grow. True when something was recorded.
+pub(crate) async fn round(project: &Project, lake: &Lake, context: &RunContext) -> bool {
+    if !context.events.passed(ROUND_EVERY) {
+        return false;
     }
-    let tables: Vec<TableName> = changed.iter().cloned().collect();
-    match maintain(project, lake, &tables, Depth::Log, false, context).await {
-        Ok(told) => record(&told, context),
-        Err(error) => tracing::warn!(%error, "the tables of the run were not looked after"),
-    }
+    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    let is_open = window.is_none_or(|window| window.is_open(lake.clock().now(), project.header.timezone));
+    let tables = match lake.tables().await {
+        Ok(tables) => tables,
+        Err(error) => {
+            tracing::warn!(%error, "the tables were not looked after");
+            return false;
+        }
+    };
+    let is_due = |name: &TableName| is_looked_after(project, name) && (is_open || is_own(name));
+    let tables: Vec<TableName> = tables.into_iter().filter(is_due).collect();
+    let told = maintain(project, lake, &tables, Depth::Folder, false, context).await;
+    record(&told, context);
+    told.iter().any(Maintained::is_recorded)
 }
 
 /// Records what was done, and what failed.
 pub(crate) fn record(told: &[Maintained], context: &RunContext) {
     use lake::events::Level;
-    for one in told.iter().filter(|one| !one.done.is_empty() || one.error.is_some()) {
+    for one in told.iter().filter(|one| one.is_recorded()) {
         let task = one.name.to_string();
         let (level, message) = match &one.error {
             Some(error) => (Level::Warning, error.to_string()),

@@ -1,6 +1,6 @@
 //! The options of a silver table, as the spec writes them.
 
-use lake::spec::{Duration, Map};
+use lake::spec::{Duration, Map, TableMaintenance};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -105,6 +105,8 @@ pub struct Table {
     /// (Delta 2.4), Databricks, Fabric and Trino say that they do. In the change data feed an update may then be a delete
     /// and an insert.
     pub deletion_vectors: bool,
+    /// When the upkeep of the table is due, where that differs from `maintenance` at the top.
+    pub maintenance: Option<TableMaintenance>,
 }
 
 /// How rows are replaced that a change meets.

@@ -70,13 +70,24 @@ impl Running {
 
 /// Starts `program` in `folder`. `fault` arms one fault point, as `point:action`.
 pub(crate) fn start(program: &str, folder: &Path, args: &[&str], fault: Option<&str>) -> Running {
+    start_with(program, folder, args, fault.map(|fault| (lake::fault::VARIABLE, fault)))
+}
+
+/// Runs `program` to its end with a clock that stands at a time.
+pub(crate) fn run_at(program: &str, folder: &Path, args: &[&str], at: &str) -> Outcome {
+    start_with(program, folder, args, Some((lake::clock::VARIABLE, at))).wait()
+}
+
+fn start_with(program: &str, folder: &Path, args: &[&str], variable: Option<(&str, &str)>) -> Running {
     let mut command = Command::new(path_of(program));
     command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_remove("PIPELINES_SPEC").env_remove(lake::fault::VARIABLE).env_remove("RUST_LOG").env("NO_COLOR", "1");
-    if let Some(fault) = fault {
-        command.env(lake::fault::VARIABLE, fault);
+    command.env_remove("PIPELINES_SPEC").env_remove("RUST_LOG").env("NO_COLOR", "1");
+    command.env_remove(lake::fault::VARIABLE).env_remove(lake::clock::VARIABLE);
+    if let Some((name, value)) = variable {
+        command.env(name, value);
     }
-    let line = format!("{} {program} {}", fault.unwrap_or_default(), args.join(" ")).trim().to_owned();
+    let set = variable.map(|(_, value)| value).unwrap_or_default();
+    let line = format!("{set} {program} {}", args.join(" ")).trim().to_owned();
     Running { line, child: command.spawn().expect("the program starts") }
 }
 

@@ -17,8 +17,8 @@ use deltalake::kernel::DeletionVectorDescriptor;
 use crate::table::Table;
 
 pub use self::feed::{Feed, feed};
-pub(crate) use self::own::{feed_files, own_feed};
 pub use self::log::{before, between, last_foreign, lost_rows};
+pub(crate) use self::own::{feed_files, own_feed};
 pub use self::read::Located;
 
 /// The boolean column of a changed row that says whether it is as the newer version has it, or as the older one had it.

@@ -70,7 +70,7 @@ async fn write(writer: &mut FeedWriter, file: Changed, old: &Files, new: &Files,
 /// True when a column has another type in the other table: rows of one are none of the other then.
 fn has_other_types(table: &Table, other: &Table) -> bool {
     let (held, others) = (table.schema(), other.schema());
-    held.fields().iter().any(|field| {
-        others.field_with_name(field.name()).is_ok_and(|theirs| theirs.data_type() != field.data_type())
-    })
+    held.fields()
+        .iter()
+        .any(|field| others.field_with_name(field.name()).is_ok_and(|theirs| theirs.data_type() != field.data_type()))
 }

@@ -315,10 +315,11 @@ struct Done {
 /// The commit stands: whoever looks for it finds it, so it is not tried again. But a loss of power may take it away, and
 /// whoever asked for `fsync` must know.
 fn unconfirmed(table: &Table, version: u64, error: Error) -> Error {
-    let message = format!("the disk does not confirm version {version} of {}, which may be lost with the power", table.name());
-    Error::new(ErrorKind::Table, message)
-        .with_source(error)
-        .hint("the version is there and what follows may build on it; look after the disk, then `orchestrator table verify`")
+    let message =
+        format!("the disk does not confirm version {version} of {}, which may be lost with the power", table.name());
+    Error::new(ErrorKind::Table, message).with_source(error).hint(
+        "the version is there and what follows may build on it; look after the disk, then `orchestrator table verify`",
+    )
 }
 
 async fn try_once(table: &Table, commit: &Commit) -> Result<Done> {

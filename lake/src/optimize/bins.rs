@@ -112,8 +112,22 @@ fn joined(files: &[Facts], places: &[usize], asked: &Optimize) -> Vec<Vec<usize>
         bytes += size;
     }
     bins.push(bin);
+    if asked.tiered {
+        bins.iter_mut().for_each(|bin| leave_large(files, bin));
+    }
     bins.retain(|bin| bin.len() > 1 || bin.iter().any(|place| files[*place].has_many_deleted()));
     bins
+}
+
+/// Takes out of a bin the files that are larger than all others in it, but for those that lose rows.
+fn leave_large(files: &[Facts], bin: &mut Vec<usize>) {
+    let mut by_size: Vec<usize> = bin.iter().copied().filter(|place| !files[*place].has_many_deleted()).collect();
+    by_size.sort_by_key(|place| files[*place].size);
+    let mut total: u64 = bin.iter().map(|place| files[*place].size).sum();
+    while let Some(largest) = by_size.pop().filter(|place| files[*place].size > total - files[*place].size) {
+        total -= files[largest].size;
+        bin.retain(|place| *place != largest);
+    }
 }
 
 /// What is clustered together: the files that are not yet, and groups that were clustered earlier while they are no
@@ -172,6 +186,28 @@ mod tests {
         let partitioned = |text: &str| Facts { partition: day(text), ..file(10, 1) };
         let files = [partitioned("1"), partitioned("2"), partitioned("1")];
         assert_eq!(joins(&files), [[0, 2]]);
+    }
+
+    #[test]
+    fn files_that_are_joined_again_and_again_grow_like_powers_of_two() {
+        let asked = Optimize { tiered: true, ..Optimize::default() };
+        let (mut files, mut written) = (Vec::new(), 0);
+        for round in 0..400 {
+            files.push(Facts { size: 1_000, ..file(1, round) });
+            let bins = choose(&files, &asked);
+            for (_, bin) in bins.into_iter().filter(|(_, bin)| bin.len() >= 20) {
+                let size = bin.iter().map(|place| files[*place].size).sum();
+                written += size;
+                let mut place = 0;
+                files.retain(|_| {
+                    place += 1;
+                    !bin.contains(&(place - 1))
+                });
+                files.push(Facts { size, ..file(1, round) });
+            }
+        }
+        assert!(files.len() < 30, "{} files", files.len());
+        assert!(written < 400_000 * 4, "{written} bytes were written for 400,000");
     }
 
     #[test]

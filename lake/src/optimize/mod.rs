@@ -43,6 +43,9 @@ pub struct Optimize {
     pub partitions: Vec<(String, Option<String>)>,
     /// Bytes that a file should have.
     pub file_size: u64,
+    /// Leave out a file that is larger than all others that it would be joined with: so a row is written again only as
+    /// often as what is joined doubles, however often that is done.
+    pub tiered: bool,
     /// Groups of files that one commit takes away at most: what is done by then stays done.
     pub bins_per_commit: usize,
 }
@@ -54,6 +57,7 @@ impl Default for Optimize {
             full: false,
             partitions: Vec::new(),
             file_size: FILE_SIZE_BYTES,
+            tiered: false,
             bins_per_commit: BINS_PER_COMMIT,
         }
     }

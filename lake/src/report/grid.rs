@@ -13,12 +13,14 @@ pub enum Align {
 #[derive(Debug, Default)]
 pub struct Grid(Vec<Column>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Column {
     title: String,
     short_title: Option<String>,
     align: Align,
     cells: Vec<String>,
+    /// To so many characters its cells may be cut.
+    least: Option<usize>,
 }
 
 /// The cell of a figure that is zero or has no meaning there.
@@ -42,13 +44,32 @@ impl Grid {
         cells: impl IntoIterator<Item = String>,
     ) {
         let (title, short_title) = (title.to_owned(), short_title.map(str::to_owned));
-        self.0.push(Column { title, short_title, align, cells: cells.into_iter().collect() });
+        self.0.push(Column { title, short_title, align, cells: cells.into_iter().collect(), least: None });
+    }
+
+    /// Adds a column of texts that are cut to `least` characters at least where the table would be too wide.
+    pub fn fitted(&mut self, title: &str, least: usize, cells: impl IntoIterator<Item = String>) {
+        self.column(title, None, Align::Left, cells);
+        if let Some(column) = self.0.last_mut() {
+            column.least = Some(least);
+        }
     }
 
     /// The table with its titles above. While a line has more than `width` characters, titles give way to short ones
-    /// and then columns without any value are left out, both from the right.
+    /// and then columns without any value are left out, and then texts that may be are cut, all from the right.
     pub fn render(&self, width: usize) -> String {
-        let mut shown: Vec<(&Column, &str)> = self.0.iter().map(|column| (column, column.title.as_str())).collect();
+        let text = Self::fitting(width, &self.0);
+        let over = text.lines().map(width_of).max().unwrap_or(0).saturating_sub(width);
+        let mut columns = self.0.clone();
+        let cut = columns.iter_mut().rev().filter(|column| column.least.is_some());
+        if over == 0 || cut.fold(over, |over, column| over.saturating_sub(column.cut(over))) == over {
+            return text;
+        }
+        Self::fitting(width, &columns)
+    }
+
+    fn fitting(width: usize, columns: &[Column]) -> String {
+        let mut shown: Vec<(&Column, &str)> = columns.iter().map(|column| (column, column.title.as_str())).collect();
         for position in (0..shown.len()).rev() {
             if width_of_line(&shown) > width
                 && let Some(short) = &shown[position].0.short_title
@@ -106,6 +127,16 @@ fn line<'a>(shown: &[(&'a Column, &'a str)], cell: impl Fn(&'a Column, &'a str) 
 }
 
 impl Column {
+    /// Cuts cells so that the column is so much narrower, as far as it may be; by how much it is.
+    fn cut(&mut self, over: usize) -> usize {
+        let was = self.width(&self.title);
+        let wanted = was.saturating_sub(over).max(self.least.unwrap_or(was)).max(width_of(&self.title));
+        for cell in self.cells.iter_mut().filter(|cell| width_of(cell) > wanted) {
+            *cell = cell.chars().take(wanted.saturating_sub(1)).chain(['…']).collect();
+        }
+        was.saturating_sub(wanted)
+    }
+
     /// True for a column of figures that are all zero.
     fn is_empty(&self) -> bool {
         self.align == Align::Right && self.cells.iter().all(|cell| cell == NOTHING)
@@ -123,6 +154,16 @@ fn width_of(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_cut_where_a_table_would_be_too_wide() {
+        let mut grid = Grid::new();
+        grid.fitted("operation", 10, ["SET TBLPROPERTIES".to_owned(), "WRITE".to_owned()]);
+        grid.column("rows", None, Align::Right, ["1".to_owned(), "2".to_owned()]);
+        assert_eq!(grid.render(80), "operation          rows\nSET TBLPROPERTIES     1\nWRITE                 2\n");
+        assert_eq!(grid.render(20), "operation       rows\nSET TBLPROPER…     1\nWRITE              2\n");
+        assert_eq!(grid.render(5), "operation   rows\nSET TBLPR…     1\nWRITE          2\n");
+    }
 
     #[test]
     fn columns_line_up_and_titles_shrink() {

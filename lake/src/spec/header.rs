@@ -20,9 +20,6 @@ use crate::lakehouse::Lake;
 use crate::location::Root;
 use crate::session;
 
-/// What files that nothing needs are kept for at least: readers and writers may be that old.
-const RETAIN_LEAST: Duration = Duration::from_days(7);
-
 /// What the top of the spec says, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
@@ -218,15 +215,7 @@ impl Document {
             }
         }
         let timezone = zone(&top.timezone, &at("timezone"), problems);
-        if let Some(retain) = top.maintenance.and_then(|wanted| wanted.vacuum.retain)
-            && retain < RETAIN_LEAST
-        {
-            let problem =
-                Problem::at(&at("maintenance").key("vacuum").key("retain"), format!("{retain} is less than 7 days"));
-            problems.add(
-                problem.hint("`orchestrator table vacuum --force` removes younger files, when nothing else writes"),
-            );
-        }
+        top.maintenance.unwrap_or_default().vacuum.check(&at("maintenance"), problems);
         notifications::check(&top.notifications, problems);
         let Top { name, storage, landing, engine, trigger, schedule, max_concurrent_runs, queue, .. } = top;
         let (maintenance, notifications) = (top.maintenance, top.notifications);

@@ -48,6 +48,7 @@ mod render;
 mod scalars;
 mod schedule;
 mod text;
+mod window;
 mod yaml;
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ mod tests;
 
 pub use document::{Document, Entry};
 pub use header::{Durability, Engine, FileArrival, Header, Trigger, top_schema};
-pub use maintenance::{LogWhen, Maintenance, OptimizeWhen, VacuumWhen};
+pub use maintenance::{LogWhen, Maintenance, OptimizeWhen, TableMaintenance, VacuumWhen};
 pub use map::Map;
 pub use nearest::{did_you_mean, nearest};
 pub use notifications::{Notification, Notifications};
@@ -63,3 +64,4 @@ pub use path::SpecPath;
 pub use problems::{Problem, Problems};
 pub use scalars::{ByteSize, Duration};
 pub use schedule::Schedule;
+pub use window::Window;

@@ -13,7 +13,8 @@ use cli::{Failure, Output, Printer};
 /// Look after the tables: join small files, purge deleted rows, remove what nothing needs, clean logs, where it is due
 ///
 /// `maintenance` of the spec says when it is. What is due follows from the tables as they are, so this may be started as
-/// often as one likes, beside runs, and goes on where it ended when the budget of time is over.
+/// often as one likes, beside runs, and goes on where it ended when the budget of time is over. A `window` of the spec is for
+/// runs: whoever calls this wants it now.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orchestrator maintain --dry-run
@@ -34,13 +35,17 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     let lake = project.header.lake(&project.folder, clock)?;
     let tables: Vec<TableName> = chosen(&lake, &args.tables).await?;
     let context = RunContext::new(&lake);
-    let told = maintain(project, &lake, &tables, Depth::Folder, args.dry_run, &context).await?;
+    let told = maintain(project, &lake, &tables, Depth::Folder, args.dry_run, &context).await;
     match args.output {
         Output::Json => {
             let all: Vec<Value> = told.iter().map(object).collect();
             printer.data(&format!("{}\n", json!({"dry_run": args.dry_run, "tables": all})))?;
         }
         Output::Table => printer.data(&text(&told, tables.len(), args.dry_run))?,
+    }
+    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    if let Some(window) = window.filter(|window| !window.is_open(lake.clock().now(), project.header.timezone)) {
+        printer.note(&format!("outside of {window}, the `window` of the spec: runs leave the tables alone now\n"));
     }
     record(&told, &context);
     if let Err(error) = context.events.flush(&lake).await {

@@ -100,7 +100,7 @@ pub(crate) fn main() -> ExitCode {
 
 async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
     let project = || Project::load(&cli.spec);
-    let clock = Clock::system();
+    let clock = Clock::of_program();
     match &cli.command {
         Command::Run(args) if args.dry_run => {
             run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await

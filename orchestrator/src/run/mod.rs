@@ -26,7 +26,7 @@ use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::maintain::after_run;
+use crate::maintain::{after_run, round};
 use crate::spec::Project;
 pub(crate) use dispatcher::Observer;
 use dispatcher::dispatch;
@@ -210,7 +210,7 @@ impl Begun<'_> {
             tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
         }
         self.look_after(&outcomes, stop).await;
-        self.end(outcomes).await
+        self.end(outcomes, true).await
     }
 
     /// Looks after the tables that were changed, where the spec asks for it; a stop ends that after the present one.
@@ -232,15 +232,19 @@ impl Begun<'_> {
         for outcome in &outcomes {
             record::task_ended(&self.context.events, outcome);
         }
-        self.end(outcomes).await
+        self.end(outcomes, false).await
     }
 
-    async fn end(self, tasks: Vec<TaskOutcome>) -> Finished {
+    /// Notes the end. Where it was the turn of the run, it looks after all tables now and then.
+    async fn end(self, tasks: Vec<TaskOutcome>, is_turn: bool) -> Finished {
         let elapsed = (self.place.lake.clock().now() - self.started_at).to_std().unwrap_or_default();
         let (run, spec, started_at) = (self.context.run.to_string(), self.spec(), self.started_at);
         let summary = RunSummary { run, spec, started_at, elapsed, tasks };
         record::run_ended(&self.context.events, &summary);
-        let recorded = self.context.events.flush(&self.place.lake).await;
+        let mut recorded = self.context.events.flush(&self.place.lake).await;
+        if is_turn && recorded.is_ok() && round(self.project, &self.place.lake, &self.context).await {
+            recorded = self.context.events.flush(&self.place.lake).await;
+        }
         Finished { summary, recorded }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use arrow::datatypes::SchemaRef;
 use bronze::SourcePlan;
 use lake::TableName;
-use lake::spec::{Document, Header, Problem, Problems, SpecPath};
+use lake::spec::{Document, Header, Problem, Problems, SpecPath, TableMaintenance};
 use silver::{Arriving, TablePlan};
 
 /// What a task does, by its layer.
@@ -68,22 +68,31 @@ impl Job {
 }
 
 /// The plans of all sections, in the order of the spec; entries with problems are left out. `existing` are the columns of
-/// tables that there are, for those of which the spec does not tell them.
+/// tables that there are, for those of which the spec does not tell them; what it says of the upkeep of single tables goes to
+/// `upkeep`.
 pub(super) fn compile(
     document: &Document,
     header: &Header,
     existing: &BTreeMap<TableName, SchemaRef>,
+    upkeep: &mut BTreeMap<TableName, TableMaintenance>,
     problems: &mut Problems,
 ) -> Vec<(TableName, Job)> {
     let mut jobs: Vec<(TableName, Job)> = Vec::new();
-    for entry in document.section("bronze", problems) {
+    let mut otherwise = |name: TableName, wanted: Option<TableMaintenance>, problems: &mut Problems| {
+        let Some(wanted) = wanted else { return };
+        wanted.vacuum.check(&SpecPath::of([name.layer.as_str(), &name.name]).key("maintenance"), problems);
+        upkeep.insert(name, wanted);
+    };
+    for entry in document.section::<bronze::Source>("bronze", problems) {
+        otherwise(TableName::bronze(&entry.name), entry.raw.maintenance, problems);
         let plan = bronze::compile(&entry, problems).map(|plan| plan.in_zone(header.timezone));
         jobs.extend(plan.map(|plan| (TableName::bronze(&entry.name), Job::Bronze(Box::new(plan)))));
     }
     let plans: Vec<&SourcePlan> = jobs.iter().filter_map(|(_, job)| job.source()).collect();
     bronze::check_together(&plans, problems);
     let sources: Vec<Arriving> = document.names("bronze").into_iter().map(|name| arriving(name, &plans)).collect();
-    for entry in document.section("silver", problems) {
+    for entry in document.section::<silver::spec::Table>("silver", problems) {
+        otherwise(TableName::silver(&entry.name), entry.raw.maintenance, problems);
         let plan = silver::compile(&entry, &sources, header.timezone, problems);
         jobs.extend(plan.map(|plan| (TableName::silver(&entry.name), Job::Silver(Box::new(plan)))));
     }
@@ -91,7 +100,8 @@ pub(super) fn compile(
         absent_is_null(name, job, &jobs, problems);
     }
     let keys: BTreeMap<TableName, gold::Keys> = jobs.iter().filter_map(|(name, job)| job.keys(name)).collect();
-    for entry in document.section("gold", problems) {
+    for entry in document.section::<gold::spec::Table>("gold", problems) {
+        otherwise(TableName::gold(&entry.name), entry.raw.maintenance, problems);
         let plan = gold::compile(&entry, &|table| keys.get(table).cloned(), problems);
         jobs.extend(plan.map(|plan| (TableName::gold(&entry.name), Job::Gold(Box::new(plan)))));
     }

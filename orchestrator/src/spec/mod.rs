@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 use cli::Failure;
-use lake::spec::{ByteSize, Document, Header, Problems};
+use lake::spec::{ByteSize, Document, Header, Problems, TableMaintenance};
 use lake::{Clock, Result, TableName};
 
 use crate::graph::Graph;
@@ -62,6 +62,8 @@ pub(crate) struct Task {
     pub(crate) memory: Option<ByteSize>,
     /// The threads that it takes, where the spec says so.
     pub(crate) threads: Option<u16>,
+    /// What the spec says of its upkeep.
+    pub(crate) maintenance: Option<TableMaintenance>,
 }
 
 impl Project {
@@ -120,14 +122,16 @@ impl Project {
         for section in ["bronze", "silver", "gold"] {
             document.check_names(section, &mut problems);
         }
-        let jobs = layers::compile(document, &header, existing, &mut problems);
+        let mut upkeep = BTreeMap::new();
+        let jobs = layers::compile(document, &header, existing, &mut upkeep, &mut problems);
         let names = cross::task_names(document);
         let overrides = overrides::compile(document, &names, &header.engine, &mut problems);
         let graph = cross::graph(document, &jobs, &overrides, &mut problems);
         let tasks = jobs.into_iter().map(|(name, job)| {
             let Overrides { policy, disabled, run_if, memory, threads, .. } =
                 overrides.get(&name).cloned().unwrap_or_default();
-            Task { name, job, policy, disabled, run_if, memory, threads }
+            let maintenance = upkeep.remove(&name);
+            Task { name, job, policy, disabled, run_if, memory, threads, maintenance }
         });
         let (file, folder) = (document.file().to_owned(), document.folder().to_owned());
         let tasks = tasks.collect();

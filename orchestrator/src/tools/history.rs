@@ -132,6 +132,21 @@ pub(crate) async fn last_of_tasks(lake: &Lake) -> Result<BTreeMap<String, Event>
     Ok(last)
 }
 
+/// When files of a table were last removed that nothing needed: by `vacuum`, which tells of all tables at once, or by the
+/// upkeep of one.
+///
+/// # Errors
+/// As [`runs`].
+pub(crate) async fn last_upkeep(lake: &Lake, table: &str) -> Result<Option<DateTime<Utc>>> {
+    let table = table.replace('\'', "''");
+    let sql = format!(
+        "SELECT {EVENT} FROM event_log WHERE (kind = 'vacuum' AND details LIKE '%\"{table}\":%') \
+         OR (kind = 'maintenance' AND task = '{table}' AND message LIKE '%removed,%') ORDER BY at DESC LIMIT 1"
+    );
+    let batches = select(lake, &sql).await?;
+    Ok(batches.iter().flat_map(events).next().and_then(|event| event.at))
+}
+
 /// The runs that began last, the last one first.
 fn newest_runs(limit: usize) -> String {
     let begins = format!("SELECT run_id, min(at) AS began FROM event_log WHERE kind = '{RUN_STARTED}' GROUP BY run_id");

@@ -4,6 +4,7 @@ pub(crate) mod diff;
 pub(crate) mod extracts;
 pub(crate) mod forecast;
 pub(crate) mod history;
+pub(crate) mod maintained;
 mod outcome;
 pub(crate) mod quarantine;
 pub(crate) mod query;

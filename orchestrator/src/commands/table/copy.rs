@@ -91,7 +91,10 @@ pub(super) async fn swap(project: &Project, lake: &Lake, args: &Swap, printer: &
         return Err(error.hint("name two tables of one layer").into());
     }
     if let Some(plan) = readers(project, &name).first() {
-        let message = format!("the files of {name} are full extracts for {}: what another table lacks would be deleted", plan.table);
+        let message = format!(
+            "the files of {name} are full extracts for {}: what another table lacks would be deleted",
+            plan.table
+        );
         let hint = "`table delete` takes files out, `table restore` takes the table back";
         return Err(Error::spec(message).hint(hint).into());
     }

@@ -95,7 +95,7 @@ fn text(name: &TableName, (from, to): (u64, u64), diff: &Diff) -> String {
         true => "by all values".to_owned(),
         false => format!("by {}", diff.keys.join(", ")),
     };
-    let mut text = format!("{name}, version {from} to {to}, {by}\n");
+    let mut text = format!("{}\n", cut(&format!("{name}, version {from} to {to}, {by}")));
     let (was, is) = (thousands(diff.rows.0), thousands(diff.rows.1));
     text.push_str(&format!("  rows     {was} -> {is}\n"));
     let (added, removed) = (thousands(diff.added), thousands(diff.removed));
@@ -104,11 +104,11 @@ fn text(name: &TableName, (from, to): (u64, u64), diff: &Diff) -> String {
         text.push_str(&format!("  changed  {}\n", thousands(diff.changed)));
     }
     for (what, columns) in [("new", &diff.schema.0), ("gone", &diff.schema.1)] {
-        columns.iter().for_each(|column| text.push_str(&format!("  column {what}: {column}\n")));
+        columns.iter().for_each(|column| text.push_str(&format!("  {}\n", cut(&format!("column {what}: {column}")))));
     }
     if !diff.columns.is_empty() {
         let mut grid = Grid::new();
-        grid.column("column", None, Align::Left, diff.columns.iter().map(|(name, _)| name.clone()));
+        grid.fitted("column", 30, diff.columns.iter().map(|(name, _)| name.clone()));
         grid.column("rows changed", None, Align::Right, diff.columns.iter().map(|(_, rows)| thousands(*rows)));
         text.push_str(&format!("\n{}", grid.render(WIDTH)));
     }
@@ -138,7 +138,7 @@ fn changed_line(one: &Changed) -> String {
 }
 
 /// A line of 80 columns at most, on one line.
-fn cut(line: &str) -> String {
+pub(super) fn cut(line: &str) -> String {
     let line: String =
         line.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
     match line.chars().count() > WIDTH - 2 {

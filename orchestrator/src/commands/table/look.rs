@@ -2,13 +2,16 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use lake::history::Version;
-use lake::report::grid::{Align, Grid};
+use lake::report::grid::{Align, Grid, NOTHING};
 use lake::report::{EXIT_DONE, WIDTH, size, thousands};
 use lake::schema::type_name;
 use lake::{Lake, Table};
 use serde_json::{Value, json};
 
 use super::chosen;
+use super::diff::cut;
+use super::restore::wrapped;
+use crate::tools::maintained::last;
 use cli::{Failure, Output, Printer};
 
 #[derive(Debug, clap::Args)]
@@ -69,8 +72,8 @@ pub(super) async fn list(lake: &Lake, args: &List, printer: &Printer) -> Result<
     }
     let mut grid = Grid::new();
     let count = |number: Option<u64>| number.map_or("-".to_owned(), thousands);
-    grid.column("table", None, Align::Left, tables.iter().map(|(table, _)| table.name().to_string()));
-    grid.column("version", None, Align::Right, tables.iter().map(|(table, _)| table.version().to_string()));
+    grid.fitted("table", 24, tables.iter().map(|(table, _)| table.name().to_string()));
+    grid.column("version", Some("ver."), Align::Right, tables.iter().map(|(table, _)| table.version().to_string()));
     grid.column("rows", None, Align::Right, tables.iter().map(|(table, _)| count(table.row_count().ok().flatten())));
     let files = |table: &Table| count(table.file_count().ok().and_then(|files| u64::try_from(files).ok()));
     grid.column("files", None, Align::Right, tables.iter().map(|(table, _)| files(table)));
@@ -88,16 +91,9 @@ pub(super) async fn history(lake: &Lake, args: &History, printer: &Printer) -> R
         printer.data(&format!("{}\n", versions.iter().map(Version::to_json).collect::<Value>()))?;
         return Ok(EXIT_DONE);
     }
-    let mut grid = Grid::new();
-    grid.column("version", None, Align::Right, versions.iter().map(|one| one.version.to_string()));
-    grid.column("at (UTC)", None, Align::Left, versions.iter().map(|one| moment(one.at)));
-    grid.column("operation", None, Align::Left, versions.iter().map(|one| one.operation.clone()));
-    grid.column("run", None, Align::Left, versions.iter().map(|one| one.run.clone().unwrap_or_default()));
-    grid.column("rows in files", None, Align::Right, versions.iter().map(|one| thousands(one.rows_added)));
-    grid.column("files +", None, Align::Right, versions.iter().map(|one| thousands(one.files_added)));
-    grid.column("files -", None, Align::Right, versions.iter().map(|one| thousands(one.files_removed)));
-    grid.column("size +", None, Align::Right, versions.iter().map(|one| size(one.bytes_added)));
-    printer.data(&grid.render(WIDTH))?;
+    let text = [true, false].map(|with_size| versions_text(&versions, with_size));
+    let is_narrow = |text: &&String| text.lines().all(|line| line.chars().count() <= WIDTH);
+    printer.data(text.iter().find(is_narrow).unwrap_or(&text[1]))?;
     match versions.last().map(|oldest| oldest.version) {
         Some(oldest) if oldest > 0 && versions.len() == limit => {
             printer.note(&format!("{} older; `--limit 0` shows all\n", thousands(oldest)));
@@ -108,6 +104,27 @@ pub(super) async fn history(lake: &Lake, args: &History, printer: &Printer) -> R
     Ok(EXIT_DONE)
 }
 
+/// Versions line by line; what came in bytes only where there is room.
+fn versions_text(versions: &[Version], with_size: bool) -> String {
+    let mut grid = Grid::new();
+    let files = |one: &Version| match (one.files_added, one.files_removed) {
+        (0, 0) => NOTHING.to_owned(),
+        (come, 0) => format!("+{}", thousands(come)),
+        (0, gone) => format!("-{}", thousands(gone)),
+        (come, gone) => format!("+{} -{}", thousands(come), thousands(gone)),
+    };
+    grid.column("version", Some("ver."), Align::Right, versions.iter().map(|one| one.version.to_string()));
+    grid.column("at (UTC)", None, Align::Left, versions.iter().map(|one| moment(one.at)));
+    grid.fitted("operation", 9, versions.iter().map(|one| one.operation.clone()));
+    grid.column("run", None, Align::Left, versions.iter().map(|one| one.run.clone().unwrap_or_default()));
+    grid.column("rows +", None, Align::Right, versions.iter().map(|one| thousands(one.rows_added)));
+    grid.column("files", None, Align::Right, versions.iter().map(files));
+    if with_size {
+        grid.column("size +", None, Align::Right, versions.iter().map(|one| size(one.bytes_added)));
+    }
+    grid.render(WIDTH)
+}
+
 pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) -> Result<u8, Failure> {
     let table = one(lake, &args.table).await?;
     let partitions = table.partition_columns()?;
@@ -115,6 +132,7 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     let mut properties: Vec<(&String, &String)> = table.properties()?.iter().collect();
     properties.sort();
     let protocol = table.protocol()?;
+    let (tags, maintenance) = (lake::tags::tags(&table)?, last(lake, &table).await?);
     if args.output == Output::Json {
         let column = |field: &arrow::datatypes::FieldRef| json!({"name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable()});
         let told = json!({
@@ -128,14 +146,16 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
             "columns": schema.fields().iter().map(column).collect::<Vec<_>>(),
             "partition_by": partitions,
             "properties": properties.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "tags": tags,
+            "maintenance": maintenance.to_json(),
             "protocol": {"reader": protocol.reader, "writer": protocol.writer, "features": protocol.features},
         });
         printer.data(&format!("{told}\n"))?;
         return Ok(EXIT_DONE);
     }
     let mut columns = Grid::new();
-    columns.column("column", None, Align::Left, schema.fields().iter().map(|field| field.name().clone()));
-    columns.column("type", None, Align::Left, schema.fields().iter().map(|field| type_name(field.data_type())));
+    columns.fitted("column", 30, schema.fields().iter().map(|field| field.name().clone()));
+    columns.fitted("type", 20, schema.fields().iter().map(|field| type_name(field.data_type())));
     let null = |nullable: bool| if nullable { "" } else { "not null" }.to_owned();
     columns.column("", None, Align::Left, schema.fields().iter().map(|field| null(field.is_nullable())));
     let rows = table.row_count()?.map_or("unknown".to_owned(), thousands);
@@ -153,11 +173,18 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     if !partitions.is_empty() {
         facts.push(("partitioned by", partitions.join(", ")));
     }
-    let facts: String = facts.into_iter().map(|(name, value)| format!("{name:<15} {value}\n")).collect();
+    if !tags.is_empty() {
+        let tags = tags.iter().map(|(name, version)| format!("{name} = {version}"));
+        facts.push(("named versions", tags.collect::<Vec<_>>().join(", ")));
+    }
+    facts.extend(maintenance.to_lines());
+    let facts: String =
+        facts.into_iter().map(|(name, value)| wrapped(&format!("{name:<15} "), &value) + "\n").collect();
     let mut text = format!("{}\n{facts}\n{}", table.name(), columns.render(WIDTH));
     if !properties.is_empty() {
         text.push_str("\nproperties\n");
-        properties.iter().for_each(|(name, value)| text.push_str(&format!("  {name} = {value}\n")));
+        let line = |(name, value): &(&String, &String)| format!("  {}\n", cut(&format!("{name} = {value}")));
+        properties.iter().for_each(|property| text.push_str(&line(property)));
     }
     printer.data(&text)?;
     Ok(EXIT_DONE)

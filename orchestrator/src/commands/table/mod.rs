@@ -10,6 +10,7 @@ mod look;
 mod optimize;
 mod restore;
 mod settings;
+mod tag;
 mod vacuum;
 mod verify;
 
@@ -68,6 +69,8 @@ enum Command {
     AddConstraint(settings::AddConstraint),
     /// Take a condition away that was put by hand
     DropConstraint(settings::DropConstraint),
+    Tag(tag::Tag),
+    Untag(tag::Untag),
     Optimize(optimize::Args),
     Checkpoint(checkpoint::Args),
     /// Remove files that no version inside the retention needs, and what killed runs left
@@ -95,6 +98,8 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         Command::Disable(args) => settings::switch(project, &lake, args, false, printer).await,
         Command::AddConstraint(args) => settings::add_constraint(project, &lake, args, printer).await,
         Command::DropConstraint(args) => settings::drop_constraint(&lake, args, printer).await,
+        Command::Tag(args) => tag::tag(&lake, args, printer).await,
+        Command::Untag(args) => tag::untag(&lake, args, printer).await,
         Command::Optimize(args) => optimize::run(project, &lake, args, printer).await,
         Command::Checkpoint(args) => checkpoint::run(&lake, args, printer).await,
         Command::Vacuum(args) => vacuum::run(&lake, args, printer).await,

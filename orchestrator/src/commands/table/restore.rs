@@ -235,7 +235,7 @@ fn text(preview: &Preview, done: Option<u64>) -> String {
 }
 
 /// A text behind a word, in lines of 80 columns.
-fn wrapped(first: &str, text: &str) -> String {
+pub(super) fn wrapped(first: &str, text: &str) -> String {
     let (mut lines, mut line) = (String::new(), first.to_owned());
     for word in text.split(' ') {
         if line.len() + word.len() > 80 {

@@ -1,5 +1,6 @@
 //! `orchestrator table vacuum`: files that nothing needs any more.
 
+use lake::lease::Lease;
 use lake::report::grid::{Align, Grid};
 use lake::report::{EXIT_DONE, EXIT_FAILED, WIDTH, counted, error_text, size, thousands};
 use lake::run::RunContext;
@@ -24,8 +25,8 @@ pub(super) struct Args {
     /// says in `delta.deletedFileRetentionDuration`, or else 7 days
     #[arg(long, value_name = "TIME")]
     retain: Option<Duration>,
-    /// Also with less than 7 days. Nothing else may write to the tables meanwhile: the files of a running commit are
-    /// not told from leftovers
+    /// Also with less than 7 days. Refused while a run is at work; what no version names stays for a day all the same,
+    /// since another program may be about to commit it
     #[arg(long)]
     force: bool,
     /// Only say what would go
@@ -55,6 +56,9 @@ impl Free {
 pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
     if let Some(retain) = args.retain {
         check(retain, args.force, "`--retain`")?;
+    }
+    if args.force && !args.dry_run {
+        alone(lake).await?;
     }
     let (mut freed, mut failure) = (Vec::new(), None);
     for name in chosen(lake, &args.tables).await? {
@@ -107,6 +111,17 @@ async fn free(lake: &Lake, name: &TableName, args: &Args) -> Result<Option<Free>
         remove(lake, &table, &files).await?;
     }
     Ok(Some(Free { table: name.clone(), files }))
+}
+
+/// Refuses while a run is at work: it may read versions that would go.
+async fn alone(lake: &Lake) -> Result<(), Error> {
+    match Lease::holders(lake).await?.first() {
+        None => Ok(()),
+        Some(holder) => {
+            let error = Error::spec(format!("{holder} is at work: what it reads might go"));
+            Err(error.hint("wait for its end, or leave out `--force`"))
+        }
+    }
 }
 
 /// Refuses a short retention that was not asked for twice.
