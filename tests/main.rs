@@ -30,6 +30,7 @@ mod layers;
 mod layout;
 mod models;
 mod optimize;
+mod paths;
 mod processes;
 mod quarantine;
 mod races;

@@ -30,7 +30,7 @@ gold:
   by_name: {query: 'SELECT name, count(*) AS n, sum(amount) AS amount FROM silver.now GROUP BY name'}
   daily: {snapshot_of: silver.now, strategy: changed_only, retention: 10 days}
 ";
-const TABLE: &str = "source: feed, op: {column: op, insert: [I], update: [U], delete: [D]}, keys: [id], sequence_by: [seq], columns: {id: bigint, seq: bigint, name: string, amount: bigint}, properties: {delta.checkpointInterval: 10, delta.logRetentionDuration: interval 7 days}";
+const TABLE: &str = "source: feed, op: {column: op, insert: [I], update: [U], delete: [D]}, keys: [id], sequence_by: [seq], columns: {id: bigint, seq: bigint, name: string, amount: bigint}, properties: {delta.checkpointInterval: '10', delta.logRetentionDuration: interval 7 days}";
 const TABLES: [(&str, &[&str]); 3] = [
     ("silver.now", &["id", "seq", "name", "amount"]),
     ("silver.past", &["id", "seq", "name", "amount", "__START_AT", "__END_AT"]),

@@ -34,6 +34,8 @@ struct Inner {
     pool: Option<Arc<dyn MemoryPool>>,
     written: Meter,
     aside: Option<Aside>,
+    /// The one table that there is, of one that is opened by its path.
+    alone: Option<TableName>,
 }
 
 /// Tables of some layers that are not below the storage root.
@@ -46,16 +48,16 @@ struct Aside {
 impl Lake {
     /// The lake below `root`.
     pub fn new(root: Root, clock: Clock, engine: Engine) -> Self {
-        Self(Arc::new(Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None }))
+        Self(Arc::new(Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None, alone: None }))
     }
 
     /// This lake for one of several tasks that work side by side, with memory and threads of its own: all its sessions
     /// share one pool of that memory. What it writes is counted anew.
     #[must_use]
     pub fn for_task(&self, engine: Engine) -> Self {
-        let Inner { root, clock, aside, .. } = &*self.0;
-        let (root, clock, aside) = (root.clone(), clock.clone(), aside.clone());
-        Self(Arc::new(Inner { root, clock, pool: engine.pool(), engine, written: Meter::default(), aside }))
+        let Inner { root, clock, aside, alone, .. } = &*self.0;
+        let (root, clock, aside, alone) = (root.clone(), clock.clone(), aside.clone(), alone.clone());
+        Self(Arc::new(Inner { root, clock, pool: engine.pool(), engine, written: Meter::default(), aside, alone }))
     }
 
     /// Counts the bytes of data files that were committed to tables of this lake.
@@ -75,7 +77,10 @@ impl Lake {
         let Inner { root: own, clock, engine, pool, .. } = &*self.0;
         let (own, clock, engine, pool) = (own.clone(), clock.clone(), engine.clone(), pool.clone());
         let aside = Some(Aside { root, layers });
-        Ok((Self(Arc::new(Inner { root: own, clock, engine, pool, written: Meter::default(), aside })), folder))
+        Ok((
+            Self(Arc::new(Inner { root: own, clock, engine, pool, written: Meter::default(), aside, alone: None })),
+            folder,
+        ))
     }
 
     /// Copies the files of a table, as they are, into `other`, where it has the name `as_name`.
@@ -172,6 +177,39 @@ impl Lake {
     /// As [`Root::open`].
     pub fn open(storage: &str, base: &Path, clock: Clock, engine: Engine) -> Result<Self> {
         Ok(Self::new(Root::open(storage, base)?, clock, engine))
+    }
+
+    /// The Delta table at a path (relative to `base`) or URL, in a lake of its own that has nothing else: what is done to it
+    /// is recorded nowhere but in its log.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`] when there is no such folder; as [`Root::open`].
+    pub fn of_table(text: &str, base: &Path, clock: Clock, engine: Engine) -> Result<(Self, TableName)> {
+        let is_url = text.contains("://");
+        let place = match is_url {
+            true => text.to_owned(),
+            false => {
+                let path = base
+                    .join(text)
+                    .canonicalize()
+                    .map_err(|error| Error::spec(format!("there is no table at `{text}`")).with_source(error))?;
+                path.display().to_string()
+            }
+        };
+        let (parent, name) = place.trim_end_matches('/').rsplit_once('/').unwrap_or((".", &place));
+        if name.is_empty() {
+            return Err(Error::spec(format!("`{text}` is no path of a table")));
+        }
+        let root = Root::open_existing(if parent.is_empty() { "/" } else { parent }, base)?;
+        let name = TableName::new(Layer::Delta, name);
+        let alone = Some(name.clone());
+        let inner = Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None, alone };
+        Ok((Self(Arc::new(inner)), name))
+    }
+
+    /// The one table that there is, of a lake that was opened by the path of a table.
+    pub fn alone(&self) -> Option<&TableName> {
+        self.0.alone.as_ref()
     }
 
     /// The storage root.
@@ -288,6 +326,9 @@ impl Lake {
     /// # Errors
     /// [`ErrorKind::Store`] when a folder cannot be listed.
     pub async fn tables(&self) -> Result<Vec<TableName>> {
+        if let Some(name) = self.alone() {
+            return Ok(vec![name.clone()]);
+        }
         let mut found = Vec::new();
         for layer in Layer::ALL {
             let listed = self.0.root.store().list_with_delimiter(Some(&layer.folder().into())).await?;

@@ -96,6 +96,9 @@ impl Lease {
     /// # Errors
     /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
     pub async fn holders(lake: &Lake) -> Result<Vec<Holder>> {
+        if lake.alone().is_some() {
+            return Ok(Vec::new());
+        }
         let listed = lake.root().store().list_with_delimiter(Some(&FOLDER.into())).await?;
         let mut holders = Vec::new();
         for slot in listed.common_prefixes {

@@ -67,7 +67,7 @@ struct LogFile {
 pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
     let asked = table.delta().snapshot()?.table_config().log_retention_duration();
     // Nobody goes back to earlier versions of what the program keeps for itself.
-    let is_own = !matches!(table.name().layer, Layer::Bronze | Layer::Silver | Layer::Gold);
+    let is_own = !matches!(table.name().layer, Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Delta);
     let is_asked = table.property(RETENTION)?.is_some();
     let retention = if is_own && !is_asked { RETENTION_LEAST } else { asked.max(RETENTION_LEAST) };
     let folder = Path::from("_delta_log");

@@ -29,10 +29,12 @@ pub enum Layer {
     Refused,
     /// What the program keeps for itself as a whole: the event log.
     State,
+    /// No layer of a lake: a table that is looked at by its path, in a lake of its own.
+    Delta,
 }
 
 impl Layer {
-    /// Every layer, those of the user first.
+    /// Every layer of a lake, those of the user first.
     pub const ALL: [Self; 11] = [
         Self::Bronze,
         Self::Silver,
@@ -61,12 +63,14 @@ impl Layer {
             Self::Truncates => "truncates",
             Self::Refused => "refused",
             Self::State => "state",
+            Self::Delta => "delta",
         }
     }
 
     /// The folder of the layer below the storage root.
     pub fn folder(self) -> &'static str {
         match self {
+            Self::Delta => "",
             Self::Files => "_state/files",
             Self::Tombstones => "_state/tombstones",
             Self::Versions => "_state/versions",
@@ -133,7 +137,10 @@ impl TableName {
 
     /// The folder of the table below the storage root: `silver/orders`.
     pub fn folder(&self) -> String {
-        format!("{}/{}", self.layer.folder(), self.name)
+        match self.layer {
+            Layer::Delta => self.name.clone(),
+            layer => format!("{}/{}", layer.folder(), self.name),
+        }
     }
 }
 

@@ -105,7 +105,7 @@ impl Session {
             .first()
             .and_then(|name| self.ctx.catalog(name))
             .ok_or_else(|| Error::internal("a session has no catalog"))?;
-        for layer in Layer::ALL {
+        for layer in Layer::ALL.into_iter().chain([Layer::Delta]) {
             catalog.register_schema(layer.as_str(), Arc::new(MemorySchemaProvider::new()))?;
         }
         Ok(())

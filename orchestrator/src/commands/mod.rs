@@ -111,12 +111,16 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         Command::Validate(args) => validate::run(&cli.spec, args, printer).await,
         Command::DryRun(args) => dry_run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await,
         Command::Graph(args) => graph::run(&project()?, args, printer),
+        Command::Query(args) if args.is_by_path() && !cli.spec.exists() => {
+            query::run(&Project::none()?, args, clock, printer).await
+        }
         Command::Query(args) => query::run(&project()?, args, clock, printer).await,
         Command::Quarantine(args) => quarantine::run(&project()?, args, clock, printer).await,
         Command::Backfill(args) => backfill::run(&project()?, args, clock, printer).await,
         Command::Repair(args) => repair::run(&project()?, args, clock, printer).await,
         Command::Status(args) => status::run(&project()?, args, clock, printer).await,
         Command::Runs(args) => runs::run(&project()?, args, clock, printer).await,
+        Command::Table(args) if args.is_by_path() => table::run_at_path(args, clock, printer).await,
         Command::Table(args) => table::run(&project()?, args, clock, printer).await,
         Command::Maintain(args) => maintain::run(&project()?, args, clock, printer).await,
         Command::Sample(args) => sample::run(args, printer),

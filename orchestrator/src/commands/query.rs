@@ -13,7 +13,7 @@ use crate::tools::query;
 /// Read-only: queries, EXPLAIN and DESCRIBE. Names keep their case; put others than plain lower-case ones in double
 /// quotes. A table as it was: `silver.orders VERSION AS OF 3` or `silver.orders@v3`, `silver.orders TIMESTAMP AS OF
 /// '2024-05-01 10:00:00'` (in the pipeline's zone unless it has an offset). The state of a day from a snapshot:
-/// `as_of('gold.products_daily_snapshot', DATE '2024-05-01')`.
+/// `as_of('gold.products_daily_snapshot', DATE '2024-05-01')`. Any Delta table, by its path: `delta."exports/orders"`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orchestrator query \"SELECT * FROM gold.daily_sales ORDER BY order_date\"
@@ -30,8 +30,19 @@ pub(super) struct Args {
     limit: Option<usize>,
 }
 
+impl Args {
+    /// True when tables may be named by their paths: then there need be no spec.
+    pub(super) fn is_by_path(&self) -> bool {
+        self.sql.contains("delta.")
+    }
+}
+
 pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
-    let lake = project.header.lake(&project.folder, clock)?;
+    let lake = match project.file.as_os_str().is_empty() {
+        // Without a spec there are tables by their paths alone, and nothing is made.
+        true => query::nowhere(clock)?,
+        false => project.header.lake(&project.folder, clock)?,
+    };
     let limit = args.output.limit(args.limit);
     let planned: Vec<String> = project.tasks.iter().map(|task| task.name.to_string()).collect();
     // One more than is shown, to know whether there are more.

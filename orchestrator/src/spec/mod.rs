@@ -67,6 +67,16 @@ pub(crate) struct Task {
 }
 
 impl Project {
+    /// A project without a spec, for tables that are named by their paths.
+    ///
+    /// # Errors
+    /// [`lake::ErrorKind::Internal`], never.
+    pub(crate) fn none() -> Result<Self> {
+        let graph = Graph::new(&[]).map_err(|_| lake::Error::internal("no task runs in circles"))?;
+        let (file, folder) = (PathBuf::new(), PathBuf::from("."));
+        Ok(Self { file, folder, header: Header::default(), tasks: Vec::new(), graph })
+    }
+
     /// Loads a spec and checks all of it.
     ///
     /// # Errors

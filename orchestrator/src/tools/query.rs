@@ -1,6 +1,7 @@
 //! A query over the tables of the lake: only reading, and with the nearest names when one is wrong.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,8 +13,9 @@ use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ansi;
 use datafusion::sql::sqlparser::parser::ParserError;
 use futures::{Stream, StreamExt};
+use lake::session::Engine;
 use lake::spec::{did_you_mean, nearest};
-use lake::{Error, ErrorKind, Lake, Layer, Result, TableName};
+use lake::{Clock, Error, ErrorKind, Lake, Layer, Result, TableName};
 
 use super::travel;
 
@@ -33,6 +35,14 @@ impl Answer {
     pub(crate) fn rows(self) -> impl Stream<Item = Result<RecordBatch>> {
         self.0.map(|batch| batch.map_err(|error| plain(error.into())))
     }
+}
+
+/// A lake without a table, for queries of tables that are named by their paths.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the current folder cannot be opened.
+pub(crate) fn nowhere(clock: Clock) -> Result<Lake> {
+    Ok(Lake::of_table(".", Path::new("."), clock, Engine::default())?.0)
 }
 
 /// Starts a query over the tables that it names, for `rows` rows at most. `planned` are the tasks of the spec, whose
@@ -57,9 +67,16 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, 
         match table_name(&reference) {
             Some(named) => {
                 let (name, as_of) = travel::meant(&named, zone)?;
-                match (lake.table(&name).await?, as_of) {
-                    (Some(table), None) => session.register(&table).await?,
-                    (Some(table), Some(as_of)) => travel::register(lake, &session, &named, &table, as_of).await?,
+                let (place, own) = match name.layer {
+                    Layer::Delta => {
+                        let clock = lake.clock().clone();
+                        Lake::of_table(&name.name, Path::new("."), clock, lake.engine().clone())?
+                    }
+                    _ => (lake.clone(), name.clone()),
+                };
+                match (place.table(&own).await?, as_of) {
+                    (Some(table), None) => session.register_named(&named, &table).await?,
+                    (Some(table), Some(as_of)) => travel::register(&place, &session, &named, &table, as_of).await?,
                     (None, _) => missing.push(name.to_string()),
                 }
             }
@@ -157,7 +174,8 @@ fn tables_hint(existing: &BTreeSet<String>) -> String {
 fn table_name(reference: &TableReference) -> Option<TableName> {
     match reference {
         TableReference::Partial { schema, table } => {
-            let layer = Layer::ALL.into_iter().find(|layer| layer.as_str() == schema.as_ref())?;
+            let mut layers = Layer::ALL.into_iter().chain([Layer::Delta]);
+            let layer = layers.find(|layer| layer.as_str() == schema.as_ref())?;
             Some(TableName::new(layer, table.as_ref()))
         }
         _ => None,

@@ -18,8 +18,8 @@ use cli::{Failure, Printer};
   orchestrator table changes silver.orders --from 4
   orchestrator table changes silver.orders --from 4 --to 7 --output parquet > changes.parquet")]
 pub(super) struct Args {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The changes after this version
     #[arg(long, value_name = "N")]
     from: u64,

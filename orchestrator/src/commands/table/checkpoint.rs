@@ -19,7 +19,7 @@ use cli::{Failure, Output, Printer};
   orchestrator table checkpoint silver.orders --dry-run")]
 pub(super) struct Args {
     /// The tables: `silver.orders`; none is every table of the lake
-    tables: Vec<String>,
+    pub(super) tables: Vec<String>,
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,

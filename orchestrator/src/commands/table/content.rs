@@ -22,8 +22,8 @@ const CELL_WIDTH: usize = 22;
   orchestrator table files silver.orders --column order_date
   orchestrator table files silver.orders --version 3 --output json")]
 pub(super) struct Files {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The files of this version. Default: the newest
     #[arg(long, value_name = "N")]
     version: Option<u64>,
@@ -41,8 +41,8 @@ pub(super) struct Files {
   orchestrator table sample silver.orders --limit 100 --output csv
   orchestrator table sample silver.orders --version 3")]
 pub(super) struct Sample {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// As it was at this version. Default: the newest
     #[arg(long, value_name = "N")]
     version: Option<u64>,

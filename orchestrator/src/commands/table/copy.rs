@@ -20,7 +20,7 @@ const SWAPPED: &str = "table_swap";
   orchestrator table clone silver.orders --version 4 --as silver.orders_mended")]
 pub(super) struct Clone {
     /// The table: `silver.orders`
-    table: String,
+    pub(super) table: String,
     /// The version. Default: the newest
     #[arg(long, value_name = "N")]
     version: Option<u64>,
@@ -44,7 +44,7 @@ pub(super) struct Swap {
     /// The table that was made aside
     new: String,
     /// The table that becomes like it
-    table: String,
+    pub(super) table: String,
     /// Do it
     #[arg(long)]
     yes: bool,

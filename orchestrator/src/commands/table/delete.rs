@@ -29,8 +29,8 @@ const SHOWN: usize = 5;
   orchestrator table delete silver.orders --where \"customer_id = 'C-17'\" --yes
   orchestrator table delete bronze.orders_cdc --where \"_file_path = 'orders/bad.csv'\" --yes")]
 pub(super) struct Args {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// SQL over the columns that is true for the rows
     #[arg(long = "where", value_name = "CONDITION")]
     condition: String,
@@ -105,7 +105,7 @@ pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &P
 }
 
 fn check(project: &Project, name: &TableName) -> Result<(), Error> {
-    if !matches!(name.layer, Layer::Bronze | Layer::Silver | Layer::Gold) {
+    if !matches!(name.layer, Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Delta) {
         let error = Error::spec(format!("{name} is the program's own"));
         return Err(match name.layer {
             Layer::Quarantine => error.hint("`orchestrator quarantine discard` closes refused records"),

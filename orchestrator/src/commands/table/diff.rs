@@ -20,8 +20,8 @@ use cli::{Failure, Output, Printer};
   orchestrator table diff silver.orders --from 4 --to 7 --limit 100
   orchestrator table diff gold.daily_sales --from 2 --keys order_date --output json")]
 pub(super) struct Args {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The older version
     #[arg(long, value_name = "N")]
     from: u64,

@@ -23,8 +23,8 @@ pub(super) struct List {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct History {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// At most so many versions; 0 is no limit
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
@@ -35,8 +35,8 @@ pub(super) struct History {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Describe {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// How it is printed
     #[arg(long, value_enum, default_value = "table")]
     output: Output,

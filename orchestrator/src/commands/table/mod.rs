@@ -15,6 +15,7 @@ mod vacuum;
 mod verify;
 
 use lake::columns::{BATCH_ID, FILE_PATH, ROW_NUMBER, SNAPSHOT_DATE};
+use lake::session::Engine;
 use lake::spec::did_you_mean;
 use lake::{Clock, Error, Lake, Table, TableName};
 
@@ -32,7 +33,8 @@ use cli::{Failure, Printer};
   orchestrator table vacuum silver.orders --retain '14 days'
   orchestrator table diff silver.orders --from 4
   orchestrator table restore silver.orders --version 4
-  orchestrator table verify")]
+  orchestrator table verify
+  orchestrator table describe exports/orders         any Delta table, by its path")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -77,39 +79,125 @@ enum Command {
     Vacuum(vacuum::Args),
 }
 
+impl Args {
+    /// True when a table is named by its path: no spec is needed for that.
+    pub(super) fn is_by_path(&self) -> bool {
+        self.command.tables().iter().any(|name| is_path(name))
+    }
+}
+
+/// True for what is no `layer.table`.
+fn is_path(name: &str) -> bool {
+    name.contains('/') || name.starts_with('.')
+}
+
+impl Command {
+    /// The tables that are named.
+    fn tables(&self) -> Vec<&String> {
+        match self {
+            Self::List(_) => Vec::new(),
+            Self::History(args) => vec![&args.table],
+            Self::Describe(args) => vec![&args.table],
+            Self::Files(args) => vec![&args.table],
+            Self::Sample(args) => vec![&args.table],
+            Self::Diff(args) => vec![&args.table],
+            Self::Changes(args) => vec![&args.table],
+            Self::Verify(args) => args.tables.iter().collect(),
+            Self::Restore(args) => vec![&args.table],
+            Self::Clone(args) => vec![&args.table],
+            Self::Swap(args) => vec![&args.table],
+            Self::Delete(args) => vec![&args.table],
+            Self::Set(args) => vec![&args.table],
+            Self::Unset(args) => vec![&args.table],
+            Self::Enable(args) | Self::Disable(args) => vec![&args.table],
+            Self::AddConstraint(args) => vec![&args.table],
+            Self::DropConstraint(args) => vec![&args.table],
+            Self::Tag(args) => vec![&args.table],
+            Self::Untag(args) => vec![&args.table],
+            Self::Optimize(args) => args.tables.iter().collect(),
+            Self::Checkpoint(args) => args.tables.iter().collect(),
+            Self::Vacuum(args) => args.tables.iter().collect(),
+        }
+    }
+
+    /// True for what only looks, or only keeps a table up: rows, columns and properties stay.
+    fn is_harmless(&self) -> bool {
+        matches!(
+            self,
+            Self::History(_)
+                | Self::Describe(_)
+                | Self::Files(_)
+                | Self::Sample(_)
+                | Self::Diff(_)
+                | Self::Changes(_)
+                | Self::Verify(_)
+                | Self::Optimize(_)
+                | Self::Checkpoint(_)
+                | Self::Vacuum(_)
+        )
+    }
+}
+
+/// The same for a table that is named by its path.
+pub(super) async fn run_at_path(args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
+    let project = Project::none()?;
+    let paths = args.command.tables();
+    let (path, is_possible) = match paths[..] {
+        [path] => (path, !matches!(args.command, Command::Clone(_) | Command::Swap(_))),
+        _ => (paths[0], false),
+    };
+    if !is_possible {
+        let error = Error::spec(format!("`{path}` is a path, and this takes tables of a lake"));
+        return Err(error.hint("name one table by its path, and nothing else").into());
+    }
+    let (lake, name) = Lake::of_table(path, std::path::Path::new("."), clock, Engine::default())?;
+    let table = lake.table(&name).await?;
+    let table = table.ok_or_else(|| Error::spec(format!("there is no Delta table at `{path}`")))?;
+    if !args.command.is_harmless() && table.properties()?.keys().any(|key| key.starts_with("lakehouse.")) {
+        let error =
+            Error::spec(format!("the table at `{path}` belongs to a pipeline, which must know what is done to it"));
+        return Err(error.hint("name it as the spec does: `silver.orders`").into());
+    }
+    on(&project, &lake, args, printer).await
+}
+
 pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
     let lake = project.header.lake(&project.folder, clock)?;
+    on(project, &lake, args, printer).await
+}
+
+async fn on(project: &Project, lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
     match &args.command {
-        Command::List(args) => look::list(&lake, args, printer).await,
-        Command::History(args) => look::history(&lake, args, printer).await,
-        Command::Describe(args) => look::describe(&lake, args, printer).await,
-        Command::Files(args) => content::files(&lake, args, printer).await,
-        Command::Sample(args) => content::sample(&lake, args, printer).await,
-        Command::Diff(args) => diff::run(project, &lake, args, printer).await,
-        Command::Changes(args) => changes::run(&lake, args, printer).await,
-        Command::Verify(args) => verify::run(project, &lake, args, printer).await,
-        Command::Restore(args) => restore::run(project, &lake, args, printer).await,
-        Command::Clone(args) => copy::clone(project, &lake, args, printer).await,
-        Command::Swap(args) => copy::swap(project, &lake, args, printer).await,
-        Command::Delete(args) => delete::run(project, &lake, args, printer).await,
-        Command::Set(args) => settings::set(project, &lake, args, printer).await,
-        Command::Unset(args) => settings::unset(project, &lake, args, printer).await,
-        Command::Enable(args) => settings::switch(project, &lake, args, true, printer).await,
-        Command::Disable(args) => settings::switch(project, &lake, args, false, printer).await,
-        Command::AddConstraint(args) => settings::add_constraint(project, &lake, args, printer).await,
-        Command::DropConstraint(args) => settings::drop_constraint(&lake, args, printer).await,
-        Command::Tag(args) => tag::tag(&lake, args, printer).await,
-        Command::Untag(args) => tag::untag(&lake, args, printer).await,
-        Command::Optimize(args) => optimize::run(project, &lake, args, printer).await,
-        Command::Checkpoint(args) => checkpoint::run(&lake, args, printer).await,
-        Command::Vacuum(args) => vacuum::run(&lake, args, printer).await,
+        Command::List(args) => look::list(lake, args, printer).await,
+        Command::History(args) => look::history(lake, args, printer).await,
+        Command::Describe(args) => look::describe(lake, args, printer).await,
+        Command::Files(args) => content::files(lake, args, printer).await,
+        Command::Sample(args) => content::sample(lake, args, printer).await,
+        Command::Diff(args) => diff::run(project, lake, args, printer).await,
+        Command::Changes(args) => changes::run(lake, args, printer).await,
+        Command::Verify(args) => verify::run(project, lake, args, printer).await,
+        Command::Restore(args) => restore::run(project, lake, args, printer).await,
+        Command::Clone(args) => copy::clone(project, lake, args, printer).await,
+        Command::Swap(args) => copy::swap(project, lake, args, printer).await,
+        Command::Delete(args) => delete::run(project, lake, args, printer).await,
+        Command::Set(args) => settings::set(project, lake, args, printer).await,
+        Command::Unset(args) => settings::unset(project, lake, args, printer).await,
+        Command::Enable(args) => settings::switch(project, lake, args, true, printer).await,
+        Command::Disable(args) => settings::switch(project, lake, args, false, printer).await,
+        Command::AddConstraint(args) => settings::add_constraint(project, lake, args, printer).await,
+        Command::DropConstraint(args) => settings::drop_constraint(lake, args, printer).await,
+        Command::Tag(args) => tag::tag(lake, args, printer).await,
+        Command::Untag(args) => tag::untag(lake, args, printer).await,
+        Command::Optimize(args) => optimize::run(project, lake, args, printer).await,
+        Command::Checkpoint(args) => checkpoint::run(lake, args, printer).await,
+        Command::Vacuum(args) => vacuum::run(lake, args, printer).await,
     }
 }
 
 /// The tables of these names, in the order given; none is all.
 pub(super) async fn chosen(lake: &Lake, names: &[String]) -> Result<Vec<TableName>, Failure> {
     let there = lake.tables().await?;
-    if names.is_empty() {
+    if names.is_empty() || lake.alone().is_some() {
         return Ok(there);
     }
     let find = |name: &String| {

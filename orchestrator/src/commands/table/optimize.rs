@@ -27,7 +27,7 @@ const OPTIMIZED: &str = "optimize";
   orchestrator table optimize gold.products_daily_copy --where snapshot_date=2024-05-01")]
 pub(super) struct Args {
     /// The tables: `silver.orders`; none is every table of the lake
-    tables: Vec<String>,
+    pub(super) tables: Vec<String>,
     /// The columns, separated by commas, that queries filter by. Default: `zorder_by` of the spec
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     zorder_by: Vec<String>,

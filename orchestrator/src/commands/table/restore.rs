@@ -26,8 +26,8 @@ const RESTORED: &str = "restore";
   orchestrator table restore silver.orders --version 4 --yes
   orchestrator table restore silver.orders --timestamp '2024-05-01 10:00' --yes")]
 pub(super) struct Args {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The version: `orchestrator table history` shows them
     #[arg(long, value_name = "N", required_unless_present = "timestamp", conflicts_with = "timestamp")]
     version: Option<u64>,
@@ -68,7 +68,7 @@ impl Preview {
 
 pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &Printer) -> Result<u8, Failure> {
     let name = one_name(lake, &args.table).await?;
-    if !matches!(name.layer, Layer::Bronze | Layer::Silver | Layer::Gold) {
+    if !matches!(name.layer, Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Delta) {
         let error = Error::spec(format!("{name} is the program's own: what it holds follows from other tables"));
         return Err(error.hint("restore the bronze, silver or gold table that it belongs to").into());
     }

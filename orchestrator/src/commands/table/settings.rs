@@ -18,8 +18,8 @@ const SET: &str = "table_settings";
   orchestrator table set silver.orders 'delta.logRetentionDuration=interval 60 days'
   orchestrator table set silver.orders delta.checkpointInterval=50 owner=finance")]
 pub(super) struct Set {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// Properties and their values
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
     properties: Vec<(String, String)>,
@@ -32,8 +32,8 @@ pub(super) struct Set {
 #[command(after_help = "Examples:
   orchestrator table unset silver.orders delta.logRetentionDuration")]
 pub(super) struct Unset {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// Properties
     #[arg(required = true, value_name = "KEY")]
     properties: Vec<String>,
@@ -48,7 +48,7 @@ pub(super) struct Unset {
   orchestrator table disable gold.daily_sales deletion-vectors")]
 pub(super) struct Switch {
     /// The table: `gold.daily_sales`
-    table: String,
+    pub(super) table: String,
     /// What it is given, or makes no more use of
     #[arg(value_enum)]
     feature: Named,
@@ -71,7 +71,7 @@ enum Named {
   orchestrator table add-constraint gold.daily_sales positive 'revenue >= 0'")]
 pub(super) struct AddConstraint {
     /// The table: `gold.daily_sales`
-    table: String,
+    pub(super) table: String,
     /// The name of the constraint
     name: String,
     /// SQL over the columns that is true for every row
@@ -86,7 +86,7 @@ pub(super) struct AddConstraint {
   orchestrator table drop-constraint gold.daily_sales positive")]
 pub(super) struct DropConstraint {
     /// The table: `gold.daily_sales`
-    table: String,
+    pub(super) table: String,
     /// The name of the constraint
     name: String,
     /// How it is told
@@ -216,7 +216,7 @@ pub(super) async fn drop_constraint(lake: &Lake, args: &DropConstraint, printer:
 async fn own_table(lake: &Lake, table: &str) -> Result<TableName, Failure> {
     let name = one_name(lake, table).await?;
     match name.layer {
-        Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Quarantine => Ok(name),
+        Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Quarantine | Layer::Delta => Ok(name),
         _ => Err(Error::spec(format!("{name} is the program's own")).into()),
     }
 }

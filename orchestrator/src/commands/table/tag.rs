@@ -19,8 +19,8 @@ const TAGGED: &str = "table_tag";
 #[command(after_help = "Examples:
   orchestrator table tag silver.orders year-end --version 41")]
 pub(super) struct Tag {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The name
     name: String,
     /// The version. Default: the newest
@@ -34,8 +34,8 @@ pub(super) struct Tag {
 /// Take the name of a version away: upkeep treats it as any other
 #[derive(Debug, clap::Args)]
 pub(super) struct Untag {
-    /// The table: `silver.orders`
-    table: String,
+    /// The table: `silver.orders`, or the path of any Delta table
+    pub(super) table: String,
     /// The name
     name: String,
     /// How it is told

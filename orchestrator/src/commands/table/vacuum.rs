@@ -20,7 +20,7 @@ const RETAIN_UNASKED: Duration = Duration::from_days(7);
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The tables: `silver.orders`; none is every table of the lake
-    tables: Vec<String>,
+    pub(super) tables: Vec<String>,
     /// How long files that no version needs are kept. Older versions cannot be read any more. Default: what the table
     /// says in `delta.deletedFileRetentionDuration`, or else 7 days
     #[arg(long, value_name = "TIME")]

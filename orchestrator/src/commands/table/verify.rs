@@ -26,7 +26,7 @@ const COUNT: &str = "__count";
   orchestrator table verify --quick")]
 pub(super) struct Args {
     /// The tables: `silver.orders`; none is every table of the lake
-    tables: Vec<String>,
+    pub(super) tables: Vec<String>,
     /// Files are looked for and opened, but their values not read
     #[arg(long)]
     quick: bool,
