@@ -58,6 +58,7 @@ fn a_table_of_another_program_is_looked_at_and_mended_by_its_path() {
     orchestrator(folder, &["table", "delete", path, "--where", "id = 3", "--yes"]).expect(0);
     orchestrator(folder, &["table", "set", path, "owner=us"]).expect(0);
     orchestrator(folder, &["table", "tag", path, "mended"]).expect(0);
+    orchestrator(folder, &["table", "untag", path, "mended"]).expect(0);
     orchestrator(folder, &["table", "optimize", path]).expect(0);
     orchestrator(folder, &["table", "checkpoint", path]).expect(0);
     orchestrator(folder, &["table", "vacuum", path, "--retain", "0s", "--force"]).expect(0);

@@ -10,13 +10,19 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 
 use crate::clock::Clock;
 use crate::columns;
-use crate::commit::{Commit, Outcome, Txn};
+use crate::commit::{Commit, Outcome, Txn, evolve, redoing};
 use crate::error::Result;
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
 use crate::secrets;
 use crate::table::Definition;
 use crate::write::TableWriter;
+
+/// The application of a run's events begins so.
+pub(crate) const APP: &str = "run:";
+/// For so long a run may try again to write events: the log forgets then which it has, or it would know of every run there
+/// ever was.
+const KNOWN_FOR: (&str, &str) = ("delta.setTransactionRetentionDuration", "interval 7 days");
 
 /// How grave an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +81,13 @@ struct Waiting {
 impl Events {
     /// An empty collection for `run`.
     pub fn new(run: RunId, clock: Clock) -> Self {
-        let app = format!("run:{run}");
+        let app = format!("{APP}{run}");
         Self(Arc::new(Inner { run, app, clock, waiting: Mutex::default() }))
     }
 
     /// An empty collection for more of a run of which `written` events are in the log: another attempt, by `app`.
     pub fn resume(run: RunId, app: &str, written: i64, clock: Clock) -> Self {
-        let app = format!("run:{run}:{app}");
+        let app = format!("{APP}{run}:{app}");
         Self(Arc::new(Inner { run, app, clock, waiting: Mutex::new(Waiting { written, ..Waiting::default() }) }))
     }
 
@@ -121,7 +127,7 @@ impl Events {
             return Ok(());
         }
         let last = written + i64::try_from(events.len()).unwrap_or(i64::MAX);
-        let version = self.append(lake, &events, written, last).await?;
+        let version = redoing(lake.clock(), async || self.append(lake, &events, written, last).await).await?;
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.events.drain(..events.len());
         waiting.written = last;
@@ -137,7 +143,10 @@ impl Events {
     }
 
     async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<u64> {
-        let mut table = lake.create_or_open(&TableName::event_log(), &Definition::new(schema())).await?;
+        let properties = vec![(KNOWN_FOR.0.to_owned(), KNOWN_FOR.1.to_owned())];
+        let definition = Definition { properties, ..Definition::new(schema()) };
+        let mut table = lake.create_or_open(&TableName::event_log(), &definition).await?;
+        let metadata = evolve(&table, &table.schema(), &definition.properties)?;
         let mut writer = TableWriter::new(&table);
         writer.write(&batch(&self.0.run, events, first)?).await?;
         let written = writer.close().await?;
@@ -145,7 +154,7 @@ impl Events {
             point: "events_committed",
             txns: vec![Txn::new(self.0.app.as_str(), last)],
             operation: DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            actions: written.files.into_iter().map(Action::Add).collect(),
+            actions: metadata.into_iter().chain(written.files.into_iter().map(Action::Add)).collect(),
             blind_append: true,
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.0.run.clone(),

@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::names::RunId;
 use crate::table::Table;
 
-/// The property of a table.
-pub(crate) const PROPERTY: &str = "lakehouse.tags";
+/// The property of a table that names its versions.
+pub const PROPERTY: &str = "lakehouse.tags";
 
 /// The named versions of a table, by their names.
 ///

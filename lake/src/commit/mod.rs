@@ -20,6 +20,7 @@ mod metadata;
 mod redefine;
 mod rules;
 mod settings;
+mod stamp;
 mod swap;
 mod vectors;
 
@@ -27,8 +28,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use deltalake::DeltaTableError;
-use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
-use deltalake::kernel::{Action, CommitInfo, Transaction};
+use deltalake::kernel::transaction::CommitBuilder;
+use deltalake::kernel::{Action, CommitInfo};
 use deltalake::protocol::DeltaOperation;
 
 use crate::clock::Clock;
@@ -45,6 +46,7 @@ pub use metadata::evolve;
 pub use redefine::redefine;
 pub use rules::Rules;
 pub use settings::{Feature, check_property};
+use stamp::{dated, properties};
 pub use swap::Swap;
 pub(crate) use swap::joint_protocol;
 
@@ -332,8 +334,10 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<Done> {
     // The clock of the lake, which time travel goes by.
     let timestamp = Some(table.clock().now().timestamp_millis());
     let info = Action::CommitInfo(CommitInfo { timestamp, ..commit.operation.get_commit_info() });
-    let committed = CommitBuilder::from(properties(&commit.txns, &commit.metrics, &commit.run))
-        .with_actions(std::iter::once(info).chain(commit.actions.iter().cloned()).collect())
+    let committed = CommitBuilder::from(properties(commit, timestamp))
+        .with_actions(
+            std::iter::once(info).chain(commit.actions.iter().map(|action| dated(action, timestamp))).collect(),
+        )
         .build(Some(snapshot), delta.log_store(), commit.operation.clone())
         .await
         .map_err(|error: DeltaTableError| Error::from(error))?;
@@ -345,21 +349,6 @@ async fn try_once(table: &Table, commit: &Commit) -> Result<Done> {
     table.written().add_bytes(commit.actions.iter().map(new_bytes).sum());
     fault::after_commit(commit.point)?;
     Ok(Done { version, on_disk })
-}
-
-/// Strict, with checkpoints as the table asks for them and without the clean-up that lists the whole log.
-fn properties(txns: &[Txn], metrics: &BTreeMap<&'static str, u64>, run: &RunId) -> CommitProperties {
-    let mut metadata = vec![("runId".to_owned(), serde_json::Value::from(run.as_str()))];
-    if !metrics.is_empty() {
-        let metrics = metrics.iter().map(|(key, value)| ((*key).to_owned(), serde_json::Value::from(*value)));
-        metadata.push(("operationMetrics".to_owned(), serde_json::Value::Object(metrics.collect())));
-    }
-    CommitProperties::default()
-        .with_max_retries(0)
-        .with_create_checkpoint(true)
-        .with_cleanup_expired_logs(Some(false))
-        .with_metadata(metadata)
-        .with_application_transactions(txns.iter().map(|txn| Transaction::new(&txn.app, txn.version)).collect())
 }
 
 /// A pause that grows with the tries, with jitter so that two runs do not stay in step.

@@ -14,9 +14,12 @@ mod tag;
 mod vacuum;
 mod verify;
 
+use std::path::Path;
+
 use lake::columns::{BATCH_ID, FILE_PATH, ROW_NUMBER, SNAPSHOT_DATE};
 use lake::session::Engine;
 use lake::spec::did_you_mean;
+use lake::tags::PROPERTY as TAGS;
 use lake::{Clock, Error, Lake, Table, TableName};
 
 use crate::spec::{Job, Project};
@@ -150,15 +153,22 @@ pub(super) async fn run_at_path(args: &Args, clock: Clock, printer: &Printer) ->
         let error = Error::spec(format!("`{path}` is a path, and this takes tables of a lake"));
         return Err(error.hint("name one table by its path, and nothing else").into());
     }
-    let (lake, name) = Lake::of_table(path, std::path::Path::new("."), clock, Engine::default())?;
+    let (lake, name) = Lake::of_table(path, Path::new("."), clock, Engine::default())?;
     let table = lake.table(&name).await?;
     let table = table.ok_or_else(|| Error::spec(format!("there is no Delta table at `{path}`")))?;
-    if !args.command.is_harmless() && table.properties()?.keys().any(|key| key.starts_with("lakehouse.")) {
+    if !args.command.is_harmless() && is_of_pipeline(&lake, &table)? {
         let error =
             Error::spec(format!("the table at `{path}` belongs to a pipeline, which must know what is done to it"));
         return Err(error.hint("name it as the spec does: `silver.orders`").into());
     }
     on(&project, &lake, args, printer).await
+}
+
+/// True for a table that is in a lake, or says that a pipeline made it.
+fn is_of_pipeline(lake: &Lake, table: &Table) -> Result<bool, Error> {
+    let is_lake = |folder: &Path| folder.join(TableName::event_log().folder()).is_dir();
+    let is_in_lake = lake.root().local_path().is_some_and(|folder| folder.ancestors().any(is_lake));
+    Ok(is_in_lake || table.properties()?.keys().any(|key| key.starts_with("lakehouse.") && key != TAGS))
 }
 
 pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
