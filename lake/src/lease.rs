@@ -78,7 +78,7 @@ impl Lease {
     /// Asks for one of `slots` leases to run, for a run by what it is called.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
+    /// [`ErrorKind::Store`] when the store fails.
     pub async fn ask(lake: &Lake, slots: u16, run: &RunId, what: &str) -> Result<Answer> {
         let holder = Holder::this(run, what, lake.clock().now());
         let mut others = Vec::new();
@@ -94,7 +94,7 @@ impl Lease {
     /// The leases to run that are held now.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store fails.
+    /// [`ErrorKind::Store`] when the store fails.
     pub async fn holders(lake: &Lake) -> Result<Vec<Holder>> {
         if lake.alone().is_some() {
             return Ok(Vec::new());

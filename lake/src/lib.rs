@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`error`], [`names`], [`clock`] and [`location`] are the words of the house; [`lakehouse`] opens
 //! and makes a [`table`]; [`write`](mod@write) puts rows into files that nobody sees yet, [`commit`] makes them visible, once;
-//! [`upsert`] applies changes by key; [`restore`] takes a table back; [`session`] reads, [`changes`] tells what is new; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
+//! [`upsert`] applies changes by key; [`restore`] takes a table back, [`tags`] name its versions, [`taken_out`] tells
+//! what went by hand; [`session`] reads, [`changes`] tells what is new; [`cast`] types values without loss. [`quarantine`], [`events`] and [`accounting`] keep the
 //! promise that every row is accounted for. [`run`] and [`report`] carry what a task is told and what it answers.
 
 pub mod accounting;
