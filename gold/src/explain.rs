@@ -41,7 +41,7 @@ pub async fn explain(lake: &Lake, plan: &ModelPlan) -> Result<Explanation> {
     for name in &plan.sources {
         sources.push(lake.existing(name).await?);
     }
-    let known: Known = known(&lake.session()?, &sources).await?;
+    let known: Known = known(&lake.query_session()?, &sources).await?;
     let coverage = Coverage::of(plan, &known)?;
     let recipe = crate::model::recipe(plan, &sources)?;
     let held = Held::of(table.as_ref())?;

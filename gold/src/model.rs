@@ -189,7 +189,7 @@ impl Computing<'_> {
         whole: Whole,
     ) -> Result<TaskReport> {
         let plan = self.plan;
-        let session = self.lake.session()?;
+        let session = self.lake.query_session()?;
         let result = Computation::plan(&session, plan, sources).await?;
         let definition = Definition {
             partition_by: plan.partition_by.clone(),

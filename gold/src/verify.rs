@@ -109,7 +109,7 @@ pub async fn verify(lake: &Lake, plan: &ModelPlan) -> Result<Verdict> {
         let message = format!("{} was made by another query than the spec has", plan.table);
         return Err(Error::new(ErrorKind::Table, message).hint("bring it up to date: `gold run`"));
     }
-    let (session, mut sources) = (lake.session()?, Vec::new());
+    let (session, mut sources) = (lake.query_session()?, Vec::new());
     for name in &plan.sources {
         let version = table.txn_version(&source_app(&plan.table, name)).await?;
         let version = version.and_then(|version| u64::try_from(version).ok());

@@ -18,7 +18,7 @@ use crate::lease;
 use crate::location::Root;
 use crate::names::{Layer, TableName};
 use crate::run::Meter;
-use crate::session::{Engine, Session};
+use crate::session::{Engine, Session, Texts};
 use crate::table::{Definition, Table};
 
 /// Everything below one storage root. Cheap to clone.
@@ -232,7 +232,16 @@ impl Lake {
     /// # Errors
     /// [`ErrorKind::Internal`] when the engine's settings are refused.
     pub fn session(&self) -> Result<Session> {
-        Session::new(&self.0.engine, self.0.pool.clone())
+        Session::new(&self.0.engine, self.0.pool.clone(), Texts::Plain)
+    }
+
+    /// The same for queries whose answer is converted anyway: their scans give texts as views, which are cheaper to
+    /// filter and to group by.
+    ///
+    /// # Errors
+    /// As [`session`](Self::session).
+    pub fn query_session(&self) -> Result<Session> {
+        Session::new(&self.0.engine, self.0.pool.clone(), Texts::Views)
     }
 
     /// The newest version of a table; `None` when it does not exist.

@@ -31,7 +31,7 @@ use crate::table::Table;
 pub use wrong::query_error;
 
 /// What the answers of queries depend on beside their text and tables: with another one they may be other values.
-pub const DIALECT: &str = "datafusion 55, 1";
+pub const DIALECT: &str = "datafusion 55, 2";
 
 /// What work on a lake may use of the machine.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,15 @@ impl Engine {
     }
 }
 
+/// How scans give texts and binary values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Texts {
+    /// In arrays of the tables' own types, which the layers build and compare.
+    Plain,
+    /// As views: cheaper to decode, to filter and to group by.
+    Views,
+}
+
 /// A DataFusion session over tables of the lake. Identifiers keep their case.
 #[derive(Clone)]
 pub struct Session {
@@ -63,10 +72,9 @@ pub struct Session {
 
 impl Session {
     /// A session that takes its memory from `pool`, by default from one of its own.
-    pub(crate) fn new(engine: &Engine, pool: Option<Arc<dyn MemoryPool>>) -> Result<Self> {
+    pub(crate) fn new(engine: &Engine, pool: Option<Arc<dyn MemoryPool>>, texts: Texts) -> Result<Self> {
         let mut config: SessionConfig = DeltaSessionConfig::default().into();
-        // Plain strings everywhere: the layers build and compare arrays of the tables' own types.
-        config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", false);
+        config = config.set_bool("datafusion.execution.parquet.schema_force_view_types", texts == Texts::Views);
         // Money times `1.23` stays exact.
         config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
         // What is wrong with a query is told with its line.
@@ -96,7 +104,7 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) when the settings are refused.
     pub fn detached() -> Result<Self> {
-        Self::new(&Engine::default(), None)
+        Self::new(&Engine::default(), None, Texts::Plain)
     }
 
     fn add_schemas(&self) -> Result<()> {

@@ -21,7 +21,7 @@ use object_store::path::Path;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{AsyncArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use tempfile::TempDir;
 
 use crate::error::{Context, Error, Result};
@@ -299,7 +299,12 @@ impl Drain {
 
     async fn writer(&self) -> Result<AsyncArrowWriter<tokio::fs::File>> {
         let file = tokio::fs::File::create(&self.path).await.context(|| format!("making `{}`", self.path.display()))?;
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            // The rows are read once or twice and then gone: nothing that only pays when they are read often.
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::None)
+            .build();
         Ok(AsyncArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))?)
     }
 

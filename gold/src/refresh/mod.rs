@@ -100,7 +100,7 @@ impl Work {
     }
 
     async fn by_groups(self) -> Result<Answer> {
-        let session = self.lake.session()?;
+        let session = self.lake.query_session()?;
         let sources: Vec<Table> = self.sources.iter().map(|(source, _)| source.clone()).collect();
         let known = known(&session, &sources).await?;
         let shape = match Coverage::of(&self.plan, &known)? {

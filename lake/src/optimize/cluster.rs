@@ -21,7 +21,7 @@ use super::curve::Curve;
 use super::join::rows;
 use crate::error::Result;
 use crate::lakehouse::Lake;
-use crate::session::{Engine, Session};
+use crate::session::{Engine, Session, Texts};
 use crate::table::Table;
 use crate::upsert::file::Files;
 use crate::write::{TableWriter, Written};
@@ -35,7 +35,7 @@ const SAMPLE_VALUES: usize = 64 * 1024;
 pub(super) async fn write(lake: &Lake, table: &Table, files: &[LogicalFileView], asked: &Optimize) -> Result<Written> {
     let engine = lake.engine();
     let memory_bytes = Some(engine.memory_bytes.unwrap_or(SORTED_BYTES));
-    let session = Session::new(&Engine { memory_bytes, ..engine.clone() }, None)?;
+    let session = Session::new(&Engine { memory_bytes, ..engine.clone() }, None, Texts::Plain)?;
     let order = match asked.zorder_by.as_slice() {
         [column] => ident(column),
         columns => {

@@ -51,7 +51,7 @@ pub(crate) fn nowhere(clock: Clock) -> Result<Lake> {
 /// # Errors
 /// [`ErrorKind::Query`] when it is no query, or names a table or column that is not there, with the nearest names.
 pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, rows: Option<usize>) -> Result<Answer> {
-    let session = lake.session()?;
+    let session = lake.query_session()?;
     let sql = &travel::rewritten(sql)?;
     let statement = parse(sql)?;
     if let Some(verb) = refused(&statement) {
