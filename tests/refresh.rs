@@ -138,6 +138,48 @@ fn keys_and_empty_partitions_are_held_when_the_whole_is_computed() {
 }
 
 #[test]
+fn a_table_says_what_the_spec_says_of_it() {
+    let spec = |about: &str| SPEC.replace("GROUP BY day\n", &format!("GROUP BY day\n{about}"));
+    let first = "    description: Sales of each day\n    properties: {owner: sales}\n";
+    let project = project(&spec(first));
+    let described = || {
+        let told = project.orchestrator(&["table", "describe", "gold.daily", "--output", "json"]).expect(0).stdout;
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        format!("{} {}", told["description"], told["properties"]["owner"]).replace('"', "")
+    };
+    run(&project, 0);
+    assert_eq!(described(), "Sales of each day sales");
+    // Without new rows, and with some: no word of it has the rows computed anew.
+    project.respec(&spec(&first.replace("sales", "shop")));
+    run(&project, 0);
+    assert_eq!(described(), "Sales of each day shop");
+    project.respec(SPEC);
+    land(&project, "2", "U,1,2024-05-03,10.00,2\n");
+    let told = run(&project, 0);
+    assert!(told.contains("refreshed 2 groups by `day`"), "{told}");
+    assert!(described().starts_with("SELECT day"), "{}", described());
+    let versions = project.versions();
+    run(&project, 0);
+    assert_eq!(project.versions(), versions);
+}
+
+#[test]
+fn a_dry_run_says_how_a_model_would_follow() {
+    let project = project(SPEC);
+    let told = project.orchestrator(&["dry-run"]).expect(0).stdout;
+    assert!(!told.contains("by group"), "{told}");
+    run(&project, 0);
+    land(&project, "2", "U,1,2024-05-03,10.00,2\n");
+    let told = project.orchestrator(&["dry-run"]).expect(0).stdout;
+    assert!(told.contains("if silver.orders brings something; by group of `day`"), "{told}");
+    project.respec(&SPEC.replace("sum(amount)", "max(amount)"));
+    let told = project.orchestrator(&["dry-run", "--output", "json"]).expect(0).stdout;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let how = told["tasks"].as_array().expect("tasks").last().expect("a task")["how"].to_string();
+    assert!(how.contains("computed as a whole, because its query has changed"), "{how}");
+}
+
+#[test]
 fn explain_says_how_and_why() {
     let more = "  floats:\n    query: SELECT day, sum(price) AS s FROM silver.orders GROUP BY day\n  all:\n    query: SELECT count(*) AS n FROM silver.orders\n";
     let project = project(&format!("{SPEC}{more}"));

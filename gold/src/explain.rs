@@ -116,6 +116,16 @@ impl Explanation {
         text
     }
 
+    /// In a few words, what a run does that finds the sources changed.
+    pub fn in_short(&self) -> String {
+        match (&self.next, &self.coverage) {
+            (Some(next), _) => next.clone(),
+            (None, Coverage::Groups(_)) if self.refresh == Refresh::Full => "as a whole: `refresh: full`".to_owned(),
+            (None, Coverage::Groups(shape)) => format!("by {}", listed(shape)),
+            (None, Coverage::Whole(reasons)) => format!("as a whole: {}", reasons.join("; ")),
+        }
+    }
+
     /// For programs.
     pub fn to_json(&self) -> Value {
         let (refresh, groups, reasons) = match &self.coverage {

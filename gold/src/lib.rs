@@ -6,6 +6,7 @@
 //! do, and hand their rows to `publish`, which `write`s files and commits once; a model whose query allows it is refreshed
 //! by groups instead (`refresh`). [`explain`] and [`verify`] tell of a model how it follows its sources and whether it has.
 
+mod about;
 mod answer;
 mod checks;
 pub mod explain;

@@ -43,6 +43,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table};
 
 use serde_json::json;
 
+use crate::about::tell;
 use crate::answer;
 use crate::checks::Asking;
 use crate::output;
@@ -89,6 +90,7 @@ pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> 
         }
     }
     if current {
+        tell(held_table.as_ref(), &plan.about, &plan.described(), ctx).await?;
         return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), &sources));
     }
     let mut txns: Vec<Txn> =
@@ -193,7 +195,8 @@ impl Computing<'_> {
         let result = Computation::plan(&session, plan, sources).await?;
         let definition = Definition {
             partition_by: plan.partition_by.clone(),
-            description: Some(plan.query.clone()),
+            description: Some(plan.described()),
+            properties: plan.about.properties.clone(),
             ..Definition::new(Arc::clone(&result.schema))
         };
         let removes = held.as_ref().map_or(Ok(Vec::new()), |table| table.removes(|_| true))?;

@@ -45,6 +45,7 @@ mod tests {
             keys: Vec::new(),
             reset_allowed: true,
             checks: crate::plan::ChecksPlan::default(),
+            about: crate::plan::About::default(),
             rebuild: false,
         })
     }

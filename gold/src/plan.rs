@@ -5,7 +5,7 @@ mod checks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
-use lake::spec::{Duration, Entry, Problem, Problems, SpecPath};
+use lake::spec::{Duration, Entry, Problem, Problems, SpecPath, properties};
 use lake::{Layer, TableName};
 
 pub use self::checks::{ChecksPlan, ExpectationPlan, Rule, RulePlan};
@@ -19,6 +19,15 @@ pub enum Plan {
     Model(ModelPlan),
     /// The state of another table, day by day.
     Snapshot(SnapshotPlan),
+}
+
+/// What a table says beside its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// What it is, in the user's words.
+    pub description: Option<String>,
+    /// Properties of the Delta table, by name and value.
+    pub properties: Vec<(String, String)>,
 }
 
 /// A table that is the result of a query.
@@ -46,6 +55,8 @@ pub struct ModelPlan {
     pub reset_allowed: bool,
     /// What must hold before it is committed.
     pub checks: ChecksPlan,
+    /// What it says beside its rows.
+    pub about: About,
     /// Whether it is asked to be computed as a whole, whether something has changed or not.
     pub rebuild: bool,
 }
@@ -78,6 +89,8 @@ pub struct SnapshotPlan {
     pub hard_deletes: HardDeletes,
     /// Days that are older by more than this go.
     pub retention_days: Option<u64>,
+    /// What it says beside its rows.
+    pub about: About,
 }
 
 impl Plan {
@@ -197,6 +210,7 @@ impl Compiler<'_> {
             keys: raw.keys.clone(),
             reset_allowed: raw.reset_allowed.unwrap_or(true),
             checks: self.checks(),
+            about: self.about(),
             rebuild: false,
         })
     }
@@ -254,7 +268,16 @@ impl Compiler<'_> {
             source_keys,
             hard_deletes: raw.hard_deletes.unwrap_or_default(),
             retention_days,
+            about: self.about(),
         })
+    }
+
+    fn about(&mut self) -> About {
+        let place = self.place("properties");
+        About {
+            description: self.entry.raw.description.clone(),
+            properties: properties(&self.entry.raw.properties, &place, &[], self.problems),
+        }
     }
 
     fn keys(&mut self, source: &TableName, keys_of: &dyn Fn(&TableName) -> Option<Keys>) -> Vec<String> {

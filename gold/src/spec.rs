@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend(
-    "x-aliases" = {"unique_key": "keys"},
-    "x-not-yet" = ["properties", "description"]
+    "x-aliases" = {"unique_key": "keys"}
 ))]
 pub struct Table {
     /// A model: the SQL query whose result is the table. It names tables as `layer.table`.
@@ -45,6 +44,10 @@ pub struct Table {
     pub retention: Option<Duration>,
     /// When the upkeep of the table is due, where that differs from `maintenance` at the top.
     pub maintenance: Option<TableMaintenance>,
+    /// What the table is, for its readers. Default: the query of a model, the source of a snapshot.
+    pub description: Option<String>,
+    /// Properties of the Delta table, by name: `delta.logRetentionDuration: interval 60 days`.
+    pub properties: Map<String>,
 }
 
 /// A condition on the rows of a model.

@@ -142,6 +142,14 @@ impl Table {
         Ok(self.properties()?.get(key).cloned())
     }
 
+    /// What the table says that it is.
+    ///
+    /// # Errors
+    /// As [`property`](Self::property).
+    pub fn description(&self) -> Result<Option<String>> {
+        Ok(self.delta().snapshot()?.metadata().description().map(str::to_owned))
+    }
+
     /// All table properties.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use super::groups::Touched;
 use super::shape::Shape;
 use super::touched::touched_name;
 use super::{Answer, Work, frame};
+use crate::about::tell;
 use crate::answer;
 use crate::checks::Asking;
 
@@ -57,6 +58,7 @@ pub(super) async fn replace(
     let computing = || format!("refreshing {}", plan.table);
     let outcome = upsert.apply(&lake, &mut held, &probed, txns, &ctx.run, "gold_committed").await.context(computing)?;
 
+    tell(Some(&held), &plan.about, &plan.described(), &ctx).await?;
     let mut report = answer::refreshed(&plan.table, sources.iter().map(|(source, _)| source), outcome, rows.rows());
     report.figures.dropped = dropped;
     report.notes.extend(notes);

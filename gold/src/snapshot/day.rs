@@ -23,7 +23,7 @@ use super::days::Days;
 use super::layout::Layout;
 use super::since::{Sides, since};
 use super::state::{current, date, living};
-use super::{day_app, retention, strategy_name};
+use super::{day_app, retention};
 use crate::answer;
 use crate::plan::SnapshotPlan;
 use crate::publish::{Publication, Target};
@@ -71,7 +71,8 @@ impl Day<'_> {
         let layout = Layout::new(plan, source, held.as_ref())?;
         let definition = Definition {
             partition_by: vec![SNAPSHOT_DATE.to_owned()],
-            description: Some(format!("{} day by day ({})", plan.source, strategy_name(plan.strategy))),
+            description: Some(plan.described()),
+            properties: plan.about.properties.clone(),
             ..Definition::new(Arc::clone(&layout.schema))
         };
         let session = self.lake.session()?;

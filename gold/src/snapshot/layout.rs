@@ -157,6 +157,7 @@ mod tests {
     use lake::TableName;
 
     use super::*;
+    use crate::plan::About;
     use crate::spec::HardDeletes;
 
     fn plan(columns: &[&str]) -> SnapshotPlan {
@@ -170,6 +171,7 @@ mod tests {
             source_keys: vec!["id".into()],
             hard_deletes: HardDeletes::Record,
             retention_days: None,
+            about: About::default(),
         }
     }
 

@@ -53,6 +53,7 @@ use self::days::Days;
 pub(crate) use self::past::Past;
 pub use self::state::{AsOf, as_of};
 pub use self::swap::swapped;
+use crate::about::tell;
 use crate::answer;
 use crate::plan::SnapshotPlan;
 use crate::recipe::{Held, Recipe, source_app};
@@ -106,6 +107,7 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     let is_today = matches!(which, Which::Today(_));
     let recorded = is_today && plan.strategy == Strategy::ChangedOnly && newest.is_some_and(|newest| newest >= version);
     if same && (recorded || of_day.is_some_and(|held| held >= version)) {
+        tell(held_table.as_ref(), &plan.about, &plan.described(), ctx).await?;
         return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), [&source]));
     }
     if !is_today && !same && held.recipe.is_some() {
@@ -185,7 +187,7 @@ fn later_day(plan: &SnapshotPlan, table: Option<&Table>, day: NaiveDate) -> Resu
     Ok(Days::of(table)?.after(day))
 }
 
-fn strategy_name(strategy: Strategy) -> &'static str {
+pub(crate) fn strategy_name(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::Full => "full",
         Strategy::ChangedOnly => "changed_only",

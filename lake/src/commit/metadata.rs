@@ -7,10 +7,10 @@ use deltalake::DeltaTableError;
 use deltalake::kernel::{Action, MetadataExt};
 use deltalake::protocol::DeltaOperation;
 
-use super::{Commit, Outcome, Txn};
+use super::{Commit, Outcome, Txn, redefine};
 use crate::error::Result;
 use crate::names::RunId;
-use crate::table::{Table, delta_schema};
+use crate::table::{Definition, Table, delta_schema};
 
 /// The action that gives `table` the columns of `schema` and sets `properties`; `None` when it has them already.
 ///
@@ -31,12 +31,25 @@ pub fn evolve(table: &Table, schema: &Schema, properties: &[(String, String)]) -
 }
 
 impl Table {
-    /// Sets properties in a commit of its own; `app` counts how often. Nothing happens when the table has them already.
+    /// Sets properties, and the description where one is given, in a commit of its own; `app` counts how often. Nothing
+    /// happens when the table has them already.
     ///
     /// # Errors
     /// As [`Table::commit`].
-    pub async fn set_properties(&mut self, properties: &[(String, String)], app: &str, run: &RunId) -> Result<()> {
-        let Some(metadata) = evolve(self, &self.schema(), properties)? else { return Ok(()) };
+    pub async fn set_properties(
+        &mut self,
+        properties: &[(String, String)],
+        description: Option<&str>,
+        app: &str,
+        run: &RunId,
+    ) -> Result<()> {
+        let definition = Definition {
+            partition_by: self.partition_columns()?,
+            properties: properties.to_vec(),
+            description: description.map(str::to_owned),
+            ..Definition::new(self.schema())
+        };
+        let Some(metadata) = redefine(self, &definition)? else { return Ok(()) };
         let version = self.txn_version(app).await?.unwrap_or(0) + 1;
         let commit = Commit {
             point: "columns_committed",

@@ -37,6 +37,8 @@ enum Kind {
     CountOrAll,
     /// Bytes: `134217728`, `128mb`.
     Bytes,
+    /// What other writers may overlap with; commits of this program are always strict.
+    Isolation,
 }
 
 /// The largest number of an interval, so that it can be counted back from today.
@@ -44,11 +46,13 @@ const INTERVAL_MAX: u64 = 10_000_000;
 
 /// Properties of Delta that change nothing that rows or their writers depend on.
 /// <https://docs.delta.io/latest/table-properties.html>
-const SETTABLE: [(&str, Kind); 7] = [
+const SETTABLE: [(&str, Kind); 9] = [
+    ("delta.checkpoint.writeStatsAsJson", Kind::Flag),
     ("delta.checkpoint.writeStatsAsStruct", Kind::Flag),
     ("delta.checkpointInterval", Kind::Count),
     ("delta.dataSkippingNumIndexedCols", Kind::CountOrAll),
     ("delta.deletedFileRetentionDuration", Kind::Interval),
+    ("delta.isolationLevel", Kind::Isolation),
     ("delta.logRetentionDuration", Kind::Interval),
     ("delta.targetFileSize", Kind::Bytes),
     ("delta.tuneFileSizesForRewrites", Kind::Flag),
@@ -82,6 +86,7 @@ impl Kind {
             Self::Flag => matches!(value, "true" | "false"),
             Self::Count => value.parse::<u32>().is_ok_and(|number| number > 0),
             Self::CountOrAll => value.parse::<i32>().is_ok_and(|number| number >= -1),
+            Self::Isolation => matches!(value, "Serializable" | "WriteSerializable"),
             Self::Bytes => {
                 let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
                 let unit = value[digits.len()..].to_ascii_lowercase();
@@ -98,6 +103,7 @@ impl Kind {
             Self::Count => "write a number from 1 on",
             Self::CountOrAll => "write a number, or -1 for all columns",
             Self::Bytes => "write a number of bytes, or `128mb`",
+            Self::Isolation => "write `Serializable` or `WriteSerializable`",
         }
     }
 }

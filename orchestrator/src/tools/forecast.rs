@@ -25,6 +25,8 @@ struct Outlook {
     task: TableName,
     verdict: Verdict,
     because: String,
+    /// How a model follows its sources, in a few words.
+    how: Option<String>,
     /// Files that wait, in the order of their names.
     files: Vec<FoundFile>,
 }
@@ -94,11 +96,27 @@ async fn outlook(
     let moves = |name: &&TableName| matches!(verdicts.get(*name), Some(Verdict::Runs | Verdict::Follows));
     let before: Vec<String> =
         project.graph.needs(&task.name).into_iter().filter(moves).map(ToString::to_string).collect();
-    Ok(match own {
+    let outlook = match own {
         Some(because) => Outlook::new(&task.name, Verdict::Runs, because),
-        None if before.is_empty() => Outlook::new(&task.name, Verdict::UpToDate, "nothing new"),
+        None if before.is_empty() => return Ok(Outlook::new(&task.name, Verdict::UpToDate, "nothing new")),
         None => Outlook::new(&task.name, Verdict::Follows, format!("if {} brings something", before.join(" or "))),
-    })
+    };
+    let how = match &task.job {
+        Job::Gold(plan) => how(plan, &place.lake).await?,
+        _ => None,
+    };
+    Ok(Outlook { how, ..outlook })
+}
+
+/// How a model follows its sources; `None` before there is a table, or when a source has none.
+async fn how(plan: &gold::Plan, lake: &Lake) -> Result<Option<String>> {
+    let Some(model) = plan.model() else { return Ok(None) };
+    for table in model.sources.iter().chain([&model.table]) {
+        if lake.table(table).await?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(gold::explain::explain(lake, model).await?.in_short()))
 }
 
 async fn of_source(plan: &SourcePlan, place: &Place) -> Result<Outlook> {
@@ -169,7 +187,16 @@ async fn of_gold(plan: &gold::Plan, place: &Place, project: &Project) -> Result<
 
 impl Outlook {
     fn new(task: &TableName, verdict: Verdict, because: impl Into<String>) -> Self {
-        Self { task: task.clone(), verdict, because: because.into(), files: Vec::new() }
+        Self { task: task.clone(), verdict, because: because.into(), how: None, files: Vec::new() }
+    }
+}
+
+impl Outlook {
+    fn why(&self) -> String {
+        match &self.how {
+            Some(how) => format!("{}; {how}", self.because),
+            None => self.because.clone(),
+        }
     }
 }
 
@@ -180,7 +207,7 @@ impl Forecast {
         grid.column("task", None, Align::Left, self.0.iter().map(|task| task.task.to_string()));
         let verdicts = self.0.iter().map(|task| task.verdict.as_str().replace('_', " "));
         grid.column("outlook", None, Align::Left, verdicts);
-        grid.column("why", None, Align::Left, self.0.iter().map(|task| task.because.clone()));
+        grid.column("why", None, Align::Left, self.0.iter().map(Outlook::why));
         let mut out = grid.render(usize::MAX);
         for task in self.0.iter().filter(|task| !task.files.is_empty()) {
             out.push_str(&format!("\n{} would take\n", task.task));
@@ -202,6 +229,7 @@ impl Forecast {
                 "task": task.task.to_string(),
                 "outlook": task.verdict.as_str(),
                 "why": task.because,
+                "how": task.how,
                 "files": task.files.iter().map(file).collect::<Vec<_>>(),
             })
         };

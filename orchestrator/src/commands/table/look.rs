@@ -139,6 +139,7 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
             "table": table.name().to_string(),
             "location": table.location(),
             "id": table.id()?,
+            "description": table.description()?,
             "version": table.version(),
             "rows": table.row_count()?,
             "files": table.file_count()?,
@@ -180,7 +181,8 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     facts.extend(maintenance.to_lines());
     let facts: String =
         facts.into_iter().map(|(name, value)| wrapped(&format!("{name:<15} "), &value) + "\n").collect();
-    let mut text = format!("{}\n{facts}\n{}", table.name(), columns.render(WIDTH));
+    let about = table.description()?.map(|text| wrapped("", &text) + "\n").unwrap_or_default();
+    let mut text = format!("{}\n{about}{facts}\n{}", table.name(), columns.render(WIDTH));
     if !properties.is_empty() {
         text.push_str("\nproperties\n");
         let line = |(name, value): &(&String, &String)| format!("  {}\n", cut(&format!("{name} = {value}")));
