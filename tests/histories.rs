@@ -80,7 +80,7 @@ fn spec(histories: &[History]) -> String {
         let vectors = if number % 2 == 1 { "    deletion_vectors: true\n    write_mode: merge_on_read\n" } else { "" };
         let partial = format!("    partial_updates: {is_partial}\n{vectors}");
         silver.push_str(&table("h", "truncate", ", ts: timestamp", &partial));
-        silver.push_str(&table("p", "ignore", "", &format!("    {}\n{vectors}", past.options())));
+        silver.push_str(&table("p", "ignore", "", &format!("    {}\n{partial}", past.options())));
         gold.push_str(&format!(
             "  h{number}:\n    query: SELECT k1 % 2 AS digit, count(*) AS n, sum(amount) AS total \
              FROM silver.h{number} GROUP BY k1 % 2\n"

@@ -33,6 +33,10 @@ pub const START_AT: &str = "__START_AT";
 pub const END_AT: &str = "__END_AT";
 /// Which changes set the columns of a silver row that the last change of the row did not set, as JSON text.
 pub const SET_AT: &str = "_set_at";
+
+/// Silver tables that keep deleted rows or versions, where updates may leave out columns: those that the change of a row
+/// left out, as a JSON array of names; null when it sent all.
+pub const NOT_SENT: &str = "_not_sent";
 /// The day of a gold snapshot.
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
 /// The property of a gold snapshot that says which days it has recorded: it goes with the rows.
@@ -119,6 +123,7 @@ pub fn is_technical(name: &str) -> bool {
 pub fn is_silver_technical(name: &str) -> bool {
     name.eq_ignore_ascii_case(BATCH_ID)
         || name.eq_ignore_ascii_case(SET_AT)
+        || name.eq_ignore_ascii_case(NOT_SENT)
         || name.to_ascii_lowercase().strip_prefix(SEQUENCE_PREFIX).is_some_and(|rest| rest.parse::<u16>().is_ok())
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::dataframe::DataFrame;
 use lake::accounting::Figures;
 use lake::changes::lost_rows;
 use lake::columns::FileOrder;
@@ -23,7 +24,7 @@ use crate::change::Decoder;
 use crate::dedup;
 use crate::expect::{Tested, check_fractions};
 use crate::facts::rebuilt;
-use crate::plan::{ExpectationPlan, TablePlan};
+use crate::plan::{ExpectationPlan, Kept, TablePlan};
 use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 use crate::sift::Arrived;
 use crate::snapshot::Extracted;
@@ -197,9 +198,14 @@ impl Refinement<'_> {
         session: &Session,
     ) -> Result<(Staged, u64, Read)> {
         let (keys, sequence, partial) = (&self.plan.keys, decoder.sequence(), &self.plan.partial);
+        // Where more than current rows are kept every change may say something.
+        let deciding = async |all: DataFrame| match self.plan.kept {
+            Kept::Current => dedup::deciding(all, keys, sequence).await,
+            Kept::Marked | Kept::History(_) => Ok((Staged::write(all).await?, 0)),
+        };
         let first = changes(bronze, wanted.clone(), decoder, rejects, session, self.ctx).await?;
         if partial.is_on() && (partial.absent || partial.null) {
-            let made = dedup::deciding(first.frame.clone(), keys, sequence).await;
+            let made = deciding(first.frame.clone()).await;
             let ((kept, superseded), read) = self.finished(made, first).await?;
             return Ok((kept, superseded, read));
         }
@@ -212,7 +218,7 @@ impl Refinement<'_> {
         let all = kept.rows() + superseded;
         let passed_over = Rejects::Refused(QuarantineWriter::new(self.lake, &self.plan.source, &self.ctx.run));
         let again = changes(bronze, wanted.again(), decoder, passed_over, session, self.ctx).await?;
-        let made = dedup::deciding(again.frame.clone(), keys, sequence).await;
+        let made = deciding(again.frame.clone()).await;
         let ((kept, superseded), _) = self.finished(made, again).await?;
         if kept.rows() + superseded != all {
             let message =

@@ -196,7 +196,7 @@ impl Sides<'_> {
     /// nothing but nulls of columns that joined later.
     pub(crate) async fn compare(&self, held: DataFrame, anew: DataFrame) -> Result<[Check; 4]> {
         // The batch of the last change depends on which of several equal ones came first, and so does what is told by it.
-        let left_out = [columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT];
+        let left_out = [columns::BATCH_ID, columns::DELETED_BATCH_ID, columns::SET_AT, columns::NOT_SENT];
         let values = || self.names.iter().copied().filter(|name| !left_out.contains(name));
         let renamed = values().map(|name| ident(name).alias(format!("{SIDE}{name}")));
         let anew = anew.select(renamed.collect::<Vec<_>>())?;

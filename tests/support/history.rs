@@ -175,8 +175,7 @@ impl History {
         rows.values().map(Event::values).collect()
     }
 
-    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals. It ignores truncates, and
-    /// takes what was not sent for null.
+    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals. It ignores truncates.
     pub(crate) fn fold_past(&self, run: usize) -> Vec<Vec<Option<String>>> {
         let events: Vec<Event> = self.arrived(run).flat_map(Event::parts).collect();
         self.past.fold(events.iter())
@@ -189,6 +188,11 @@ impl History {
 }
 
 impl Event {
+    /// The same with all values.
+    pub(super) fn with(&self, note: Option<&'static str>, amount: Option<u64>) -> Self {
+        Self { note: Some(note), amount: Some(amount), ..self.clone() }
+    }
+
     fn key(&self) -> Key {
         (self.k1, self.k2)
     }

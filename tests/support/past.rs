@@ -44,22 +44,27 @@ impl Past {
         }
     }
 
-    /// The rows that events come to; of one key and one time the later stands behind the other.
+    /// The rows that events come to; of one key and one time the later stands behind the other. A column that an event
+    /// does not have keeps what the events before it gave it, since the last delete.
     pub(crate) fn fold<'e>(self, events: impl Iterator<Item = &'e Event>) -> Vec<Row> {
         let mut keys: BTreeMap<_, BTreeMap<i64, Vec<&Event>>> = BTreeMap::new();
         for event in events {
             let times = keys.entry((event.k1, event.k2)).or_default();
             times.entry(event.at).or_default().push(event);
         }
+        let whole = keys.values().map(whole).collect::<Vec<_>>();
         match self {
-            Self::Deleted => keys.values().filter_map(marked).collect(),
-            _ => keys.values().flat_map(|times| self.versions(times)).collect(),
+            Self::Deleted => whole.iter().filter_map(|events| marked(events)).collect(),
+            _ => whole.iter().flat_map(|events| self.versions(events)).collect(),
         }
     }
 
-    fn versions(self, times: &BTreeMap<i64, Vec<&Event>>) -> Vec<Row> {
+    fn versions(self, events: &[Event]) -> Vec<Row> {
         let mut rows: Vec<(&Event, &Event, Option<i64>)> = Vec::new();
-        for event in times.values().map(|tied| tied[tied.len() - 1]) {
+        // The last of each time counts.
+        let last =
+            events.iter().enumerate().filter(|(n, event)| events.get(n + 1).is_none_or(|next| next.at > event.at));
+        for (_, event) in last {
             let open = rows.last_mut().filter(|(_, _, end)| end.is_none());
             match open {
                 Some((_, _, end)) if event.op == "D" => *end = Some(event.at),
@@ -76,8 +81,7 @@ impl Past {
     }
 
     fn is_same(self, before: &Event, event: &Event) -> bool {
-        let (note, amount) =
-            (before.note.flatten() == event.note.flatten(), before.amount.flatten() == event.amount.flatten());
+        let (note, amount) = (before.note == event.note, before.amount == event.amount);
         match self {
             Self::OfNotes => note,
             Self::ButNotes => amount,
@@ -86,12 +90,26 @@ impl Past {
     }
 }
 
+/// The events of a key in their order, with what they left out.
+fn whole(times: &BTreeMap<i64, Vec<&Event>>) -> Vec<Event> {
+    let (mut note, mut amount) = (None, None);
+    let events = times.values().flatten().map(|event| {
+        if event.op == "D" {
+            (note, amount) = (None, None);
+        } else {
+            note = event.note.unwrap_or(note);
+            amount = event.amount.unwrap_or(amount);
+        }
+        event.with(note, amount)
+    });
+    events.collect()
+}
+
 /// The last values of a key, and the last delete when it comes after them.
-fn marked(times: &BTreeMap<i64, Vec<&Event>>) -> Option<Row> {
-    let events: Vec<&Event> = times.values().flatten().copied().collect();
+fn marked(events: &[Event]) -> Option<Row> {
     let last = events.iter().rposition(|event| event.op != "D")?;
     let delete = events[last + 1..].last().map(|event| event.at);
-    Some(row(events[last], events[last].at, delete))
+    Some(row(&events[last], events[last].at, delete))
 }
 
 fn row(values: &Event, start: i64, end: Option<i64>) -> Row {

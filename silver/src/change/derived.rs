@@ -144,6 +144,7 @@ impl Decoder {
             return values;
         };
         let is_key = self.plan.keys.contains(&column.name);
+        let is_bound = self.plan.is_bound(column.nullable);
         let is_absent = |row: usize, input: &Input| {
             let place = find(self.view.bronze(), &input.name);
             viewed.is_absent(row, &input.name) && !place.is_some_and(|place| restored.is_explicit_null(place, row))
@@ -157,8 +158,8 @@ impl Decoder {
                 continue;
             }
             if let Some(text) = made.holds_one_of(&partial.placeholders, records, row) {
-                if is_key || partial.is_refused {
-                    let what = if is_key { "is a key" } else { "is of a table that keeps deleted rows or versions" };
+                if is_key || is_bound {
+                    let what = if is_key { "is a key" } else { self.plan.why_bound() };
                     let reason =
                         format!("what `{}` is made of did not change and was not sent, and it {what}", column.name);
                     reject(fate, "unchanged", reason, Some(&column.name), Some(text));

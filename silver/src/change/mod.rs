@@ -394,6 +394,9 @@ impl Decoder {
         if self.plan.partial.is_on() {
             typed.push(Arc::new(unsent.column()));
         }
+        if let Ok(place) = self.schema.index_of(columns::NOT_SENT) {
+            typed[place] = Arc::new(unsent.names(self.resolved.columns().iter().map(|column| column.name.as_str())));
+        }
         let all = RecordBatch::try_new(self.schema(), typed)?;
         let kept: BooleanArray = fates.iter().map(|fate| Some(matches!(fate, Fate::Upsert | Fate::Delete))).collect();
         decoded.changes = filter_record_batch(&all, &kept)?;

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringAr
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::distinct;
 use lake::Result;
+use lake::columns::NOT_SENT;
 use lake::expression::Values;
 use lake::upsert::DELETE;
 
@@ -31,8 +32,10 @@ impl OldKeys {
         }
         let delete = all.schema().index_of(DELETE)?;
         columns[delete] = Arc::new(BooleanArray::from(vec![true; all.num_rows()]));
-        if let Ok(unsent) = all.schema().index_of(UNSENT) {
-            columns[unsent] = new_null_array(columns[unsent].data_type(), all.num_rows());
+        for name in [UNSENT, NOT_SENT] {
+            if let Ok(unsent) = all.schema().index_of(name) {
+                columns[unsent] = new_null_array(columns[unsent].data_type(), all.num_rows());
+            }
         }
         let changed = fates.iter().zip(&self.changed);
         let changed: BooleanArray =

@@ -178,7 +178,7 @@ fn target(columns: &[ColumnSource], sequence: &[SequenceSource], plan: &TablePla
     let rank = Field::new(columns::sequence(sequence.len()), DataType::Int32, true);
     let rank = plan.ranks_deletes().then_some(rank);
     let batch = Field::new(columns::BATCH_ID, DataType::Int64, false);
-    let set_at = plan.partial.is_on().then(|| Field::new(columns::SET_AT, DataType::Utf8, true));
+    let set_at = plan.partial_column().map(|name| Field::new(name, DataType::Utf8, true));
     Arc::new(Schema::new(own.chain(parts).chain(rank).chain([batch]).chain(set_at).collect::<Vec<_>>()))
 }
 

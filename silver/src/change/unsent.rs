@@ -48,6 +48,16 @@ impl Unsent {
         self.0[row].is_some()
     }
 
+    /// The names of what records did not send, of these columns, as JSON arrays; null for records that sent everything.
+    pub(super) fn names<'a>(&self, columns: impl Iterator<Item = &'a str>) -> StringArray {
+        let columns: Vec<&str> = columns.collect();
+        let of = |row: usize| {
+            let left_out = columns.iter().enumerate().filter(|(column, _)| self.has(row, *column));
+            serde_json::Value::from(left_out.map(|(_, name)| *name).collect::<Vec<_>>()).to_string()
+        };
+        (0..self.0.len()).map(|row| self.is_partial(row).then(|| of(row))).collect()
+    }
+
     /// The bits as a column, null for records that sent everything.
     pub(super) fn column(&self) -> BinaryArray {
         self.0.iter().map(Option::as_deref).collect()
@@ -69,6 +79,7 @@ impl Decoder {
             return values;
         }
         let is_key = self.plan.keys.contains(&column.name);
+        let is_bound = self.plan.is_bound(column.nullable);
         let texts = values.as_string_opt::<i32>().filter(|_| !partial.placeholders.is_empty());
         let placeholder = |row: usize| {
             let text = texts.filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row));
@@ -84,8 +95,8 @@ impl Decoder {
                 continue;
             }
             if let Some(text) = placeholder(row) {
-                if is_key || partial.is_refused {
-                    let what = if is_key { "is a key" } else { "is of a table that keeps deleted rows or versions" };
+                if is_key || is_bound {
+                    let what = if is_key { "is a key" } else { self.plan.why_bound() };
                     let reason = format!("`{}` did not change and was not sent, and {what}", column.name);
                     reject(fate, "unchanged", reason, Some(&column.name), Some(text.to_owned()));
                 }

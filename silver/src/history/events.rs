@@ -3,7 +3,7 @@
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::dataframe::DataFrame;
-use datafusion::functions::core::expr_fn::get_field;
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, SortExpr, cast, ident, lit};
 use lake::session::Session;
@@ -11,7 +11,8 @@ use lake::stage::Staged;
 use lake::upsert::{DELETE, same_key};
 use lake::{Result, Table, columns};
 
-use super::remembered::IS_DELETE;
+use super::partial::RANK;
+use super::remembered::{IS_DELETE, PLACE_IN_BATCH};
 use crate::change::{CHANGE_NUMBER, FILE_RANK, FILE_TIME, OP_RANK, RANK_IN_FILE};
 use crate::facts::NUMBER;
 use crate::order;
@@ -67,9 +68,16 @@ impl<'a> Events<'a> {
         self.base.fields().iter().map(|field| field.name().as_str())
     }
 
-    /// The columns of a change that is remembered.
-    pub(super) fn remembered_columns(&self) -> Vec<Expr> {
-        self.names().map(ident).chain([ident(DELETE).alias(IS_DELETE)]).collect()
+    /// The columns of a change that is remembered, out of a frame that may have its number among those of its place.
+    pub(super) fn remembered_columns(&self, frame: &DataFrame) -> Vec<Expr> {
+        let rank = frame.schema().has_column_with_unqualified_name(RANK).then(|| ident(RANK).alias(PLACE_IN_BATCH));
+        self.names().map(ident).chain([ident(DELETE).alias(IS_DELETE)]).chain(rank).collect()
+    }
+
+    /// The names of the columns of a change that hold what the source said, without the keys.
+    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
+        let is_own = |name: &&str| !columns::is_silver_technical(name) && !self.plan.keys.iter().any(|key| key == name);
+        self.names().filter(is_own)
     }
 
     /// The keys, for `PARTITION BY`.
@@ -112,8 +120,19 @@ impl<'a> Events<'a> {
         Staged::write(self.touched(rows, changes, session).await?.select(columns)?).await
     }
 
-    /// All changes of the touched keys of which none is older than another at its place.
-    pub(super) async fn winners(
+    /// The changes of the touched keys of which none is older than another at its place.
+    pub(super) fn winners(&self, all: DataFrame) -> Result<DataFrame> {
+        let columns: Vec<Expr> = all.schema().fields().iter().map(|field| ident(field.name())).collect();
+        let place = row_number()
+            .partition_by(self.plan.stands_per().iter().map(ident).collect())
+            .order_by(self.newest_first())
+            .build()?
+            .alias(PLACE);
+        Ok(all.window(vec![place])?.filter(ident(PLACE).eq(lit(1_u64)))?.select(columns)?)
+    }
+
+    /// All changes of the touched keys that are known.
+    pub(super) async fn all(
         &self,
         changes: &Staged,
         held: &Staged,
@@ -131,13 +150,7 @@ impl<'a> Events<'a> {
         if let Some(remembered) = remembered {
             all = all.union(remembered)?;
         }
-        let columns: Vec<Expr> = all.schema().fields().iter().map(|field| ident(field.name())).collect();
-        let place = row_number()
-            .partition_by(self.plan.once_per().iter().map(ident).collect())
-            .order_by(self.newest_first())
-            .build()?
-            .alias(PLACE);
-        Ok(all.window(vec![place])?.filter(ident(PLACE).eq(lit(1_u64)))?.select(columns)?)
+        Ok(all)
     }
 
     fn new_events(&self, changes: DataFrame, staged: &Staged) -> Result<DataFrame> {
@@ -153,7 +166,7 @@ impl<'a> Events<'a> {
 
     /// Each row is the change that made it.
     fn row_events(&self, held: DataFrame) -> Result<DataFrame> {
-        let columns = self.names().map(ident).chain(self.order(lit(false), lit(OF_ROW), ROW));
+        let columns = self.names().map(ident).chain(self.order(lit(false), (lit(OF_ROW), lit(0_i32)), ROW));
         Ok(held.select(columns.collect::<Vec<_>>())?)
     }
 
@@ -171,7 +184,7 @@ impl<'a> Events<'a> {
             Ok(value.alias(name))
         });
         let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
-        let columns = values.into_iter().chain(self.order(lit(true), lit(OF_MARK), ROW));
+        let columns = values.into_iter().chain(self.order(lit(true), (lit(OF_MARK), lit(0_i32)), ROW));
         Ok(held.filter(ident(columns::IS_DELETED))?.select(columns.collect::<Vec<_>>())?)
     }
 
@@ -194,7 +207,7 @@ impl<'a> Events<'a> {
             Ok(value.alias(name))
         });
         let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
-        let columns = values.into_iter().chain(self.order(lit(true), lit(OF_MARK), ROW));
+        let columns = values.into_iter().chain(self.order(lit(true), (lit(OF_MARK), lit(0_i32)), ROW));
         Ok(held.filter(ident(columns::END_AT).is_not_null())?.select(columns.collect::<Vec<_>>())?)
     }
 
@@ -210,12 +223,16 @@ impl<'a> Events<'a> {
             Ok(value.alias(field.name()))
         });
         let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
-        let order = self.order(ident(IS_DELETE), ident(NUMBER) + lit(OF_REMEMBERED), REMEMBERED);
+        let place = match has(PLACE_IN_BATCH) {
+            true => coalesce(vec![ident(PLACE_IN_BATCH), lit(0_i32)]),
+            false => lit(0_i32),
+        };
+        let order = self.order(ident(IS_DELETE), (ident(NUMBER) + lit(OF_REMEMBERED), place), REMEMBERED);
         Ok(rows.select(values.into_iter().chain(order).collect::<Vec<_>>())?)
     }
 
-    /// What orders an old change, and where it comes from.
-    fn order(&self, is_delete: Expr, number: Expr, origin: i32) -> impl Iterator<Item = Expr> + use<> {
+    /// What orders an old change, by two numbers, and where it comes from.
+    fn order(&self, is_delete: Expr, (number, place): (Expr, Expr), origin: i32) -> impl Iterator<Item = Expr> + use<> {
         let ranked = self.plan.options.deletes_first && !self.plan.sequence.is_empty();
         let rank = match ranked {
             true => datafusion::logical_expr::when(is_delete.clone(), lit(0_i32)).otherwise(lit(1_i32)),
@@ -229,7 +246,7 @@ impl<'a> Events<'a> {
             lit("").alias(columns::FILE_PATH),
             lit(0_i32).alias(RANK_IN_FILE),
             number.alias(columns::ROW_NUMBER),
-            lit(0_i32).alias(CHANGE_NUMBER),
+            place.alias(CHANGE_NUMBER),
             lit(origin).alias(ORIGIN),
             lit(false).alias(COUNTED),
         ]

@@ -33,8 +33,12 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
     let verdict = when(ident(DELETE).is_false().or(ident(LATER).is_null()), lit(APPLIED))
         .when(ident(LATER).eq(lit(NEW)), lit(SUPERSEDED))
         .otherwise(lit(STALE))?;
-    // A delete without a row stands nowhere else.
-    let hidden = ident(DELETE).and(ident(LATER).is_null()).and(ident(EARLIER).is_null());
+    // A delete without a row stands nowhere else; one before the row matters where updates leave out columns.
+    let is_told = match events.plan.partial.is_on() {
+        true => ident(LATER).is_null().and(ident(EARLIER).is_not_null()),
+        false => ident(LATER).is_not_null().or(ident(EARLIER).is_not_null()),
+    };
+    let hidden = ident(DELETE).and(is_told.is_false());
     let timeline = winners.window(windows)?;
     let columns = timeline.schema().fields().iter().map(|field| ident(field.name())).collect::<Vec<_>>();
     let more = [

@@ -9,6 +9,7 @@
 mod difference;
 mod events;
 mod marked;
+mod partial;
 mod remembered;
 mod versions;
 
@@ -25,6 +26,7 @@ use lake::{Error, Result, RunId, Table};
 
 pub(crate) use self::events::COUNTED;
 use self::events::{Events, NEW, ORIGIN, REMEMBERED};
+use self::partial::{RANK, Whole};
 use self::remembered::Remembered;
 use crate::plan::{Kept, TablePlan};
 use crate::refine::Refinement;
@@ -59,6 +61,16 @@ pub(crate) struct Counts {
     pub(crate) stale: u64,
 }
 
+impl Counts {
+    fn and(self, other: Self) -> Self {
+        Self {
+            applied: self.applied + other.applied,
+            superseded: self.superseded + other.superseded,
+            stale: self.stale + other.stale,
+        }
+    }
+}
+
 impl Refinement<'_> {
     /// Folds new changes, of which only the last at each place is there, with what the table holds of their keys.
     /// With `again` the changes come from quarantine, at their
@@ -76,13 +88,21 @@ impl Refinement<'_> {
         let remembered = Remembered::of(lake, plan, table, side, events.base()).await?;
         let held = events.held(table, changes, &session).await?;
         let before = remembered.events(&events, changes, &session).await?;
-        let winners = events.winners(changes, &held, before, &session).await?;
+        let all = events.all(changes, &held, before, &session).await?;
+        let Whole { standing: winners, others, counts: settled } = match plan.partial.is_on() {
+            true => partial::whole(all, &events, &session).await?,
+            false => Whole::standing(events.winners(all)?),
+        };
         let timeline = match &plan.kept {
             Kept::Marked => marked::timeline(winners, &events)?,
             Kept::Current | Kept::History(_) => versions::timeline(winners, &events)?,
         };
         let timeline = Staged::write(timeline).await?;
-        let counts = counts(changes, &timeline, &session).await?;
+        let others = match others {
+            Some(others) => Some(Staged::write(others).await?),
+            None => None,
+        };
+        let counts = counts(changes, (&timeline, others.as_ref(), settled), &session).await?;
         let rows = match &plan.kept {
             Kept::Marked => marked::rows(timeline.frame(&session).await?, &events)?,
             Kept::Current | Kept::History(_) => versions::rows(timeline.frame(&session).await?, &events)?,
@@ -101,7 +121,7 @@ impl Refinement<'_> {
                 plan.table
             )));
         }
-        let hidden = hidden(&timeline, &events, again, &session).await?;
+        let hidden = hidden((&timeline, others.as_ref()), &events, again, &session).await?;
         Ok(Folded { upsert, probed, counts, beside: Beside { remembered, hidden } })
     }
 }
@@ -119,23 +139,49 @@ impl Beside<'_> {
     }
 }
 
-/// The changes that must be remembered, if there are any.
-async fn hidden(timeline: &Staged, events: &Events<'_>, again: bool, session: &Session) -> Result<Option<Staged>> {
-    let unknown = ident(HIDDEN).and(ident(ORIGIN).not_eq(lit(REMEMBERED)));
-    let wanted = if again { unknown.or(ident(ORIGIN).eq(lit(NEW))) } else { unknown };
-    let columns = events.remembered_columns();
-    let hidden = Staged::write(timeline.frame(session).await?.filter(wanted)?.select(columns)?).await?;
+/// The changes that must be remembered, if there are any: all that no row tells, and of changes that nothing but their
+/// order tells apart every one.
+async fn hidden(
+    (timeline, others): (&Staged, Option<&Staged>),
+    events: &Events<'_>,
+    again: bool,
+    session: &Session,
+) -> Result<Option<Staged>> {
+    let is_new = ident(ORIGIN).eq(lit(NEW));
+    let is_unknown = ident(ORIGIN).not_eq(lit(REMEMBERED));
+    let timeline = timeline.frame(session).await?;
+    let is_alike = match timeline.schema().has_column_with_unqualified_name(RANK) {
+        true => ident(RANK).is_not_null(),
+        false => lit(false),
+    };
+    let unknown = ident(HIDDEN).or(is_alike).and(is_unknown.clone());
+    let wanted = if again { unknown.or(is_new) } else { unknown };
+    let columns = events.remembered_columns(&timeline);
+    let mut hidden = timeline.filter(wanted)?.select(columns)?;
+    if let Some(others) = others {
+        let others = others.frame(session).await?.filter(is_unknown)?;
+        let columns = events.remembered_columns(&others);
+        hidden = hidden.union(others.select(columns)?)?;
+    }
+    let hidden = Staged::write(hidden).await?;
     Ok((hidden.rows() > 0).then_some(hidden))
 }
 
-/// New changes by what became of them: those that are not in the timeline were older than another at their place.
-async fn counts(changes: &Staged, timeline: &Staged, session: &Session) -> Result<Counts> {
+/// New changes by what became of them: those that are found nowhere were older than another at their place.
+async fn counts(
+    changes: &Staged,
+    (timeline, others, settled): (&Staged, Option<&Staged>, Counts),
+    session: &Session,
+) -> Result<Counts> {
     let all = match changes.schema().field_with_name(COUNTED) {
         Ok(_) => changes.frame(session).await?.filter(ident(COUNTED))?.count().await? as u64,
         Err(_) => changes.rows(),
     };
-    let mine = ident(ORIGIN).eq(lit(NEW)).and(ident(COUNTED));
-    let found = by_verdict(timeline.frame(session).await?.filter(mine)?).await?;
+    let mine = || ident(ORIGIN).eq(lit(NEW)).and(ident(COUNTED));
+    let mut found = settled.and(by_verdict(timeline.frame(session).await?.filter(mine())?).await?);
+    if let Some(others) = others {
+        found = found.and(by_verdict(others.frame(session).await?.filter(mine())?).await?);
+    }
     let Counts { applied, superseded, stale } = found;
     let lost = all.checked_sub(applied + superseded + stale);
     let lost = lost.ok_or_else(|| Error::internal("changes have become more in their timeline"))?;

@@ -19,6 +19,8 @@ use crate::plan::TablePlan;
 
 /// Whether a remembered change is a delete.
 pub(super) const IS_DELETE: &str = "is_delete";
+/// The number of a change among those of its key, sequence and batch that were remembered together.
+pub(super) const PLACE_IN_BATCH: &str = "place_in_batch";
 /// When a change was remembered.
 const REMEMBERED_AT: &str = "remembered_at";
 
@@ -46,6 +48,7 @@ impl<'a> Remembered<'a> {
         let others = base.fields().iter().filter(|field| !first.contains(field.name()));
         let is_delete = Field::new(IS_DELETE, DataType::Boolean, false);
         let at = Field::new(REMEMBERED_AT, columns::timestamp_type(), true);
+        let place = plan.partial.is_on().then(|| Field::new(PLACE_IN_BATCH, DataType::Int32, true));
         let retention = i64::try_from(plan.tombstone_retention_millis).unwrap_or(i64::MAX).saturating_mul(1_000);
         let oldest = lake.clock().now_micros().saturating_sub(retention);
         let kept = Keys { names: plan.keys.clone(), schema: table.schema(), at: REMEMBERED_AT, oldest, retention };
@@ -54,7 +57,11 @@ impl<'a> Remembered<'a> {
             layer: Layer::Versions,
             about: "changes that rows do not show, of",
             app,
-            columns: leading.chain([is_delete, at]).chain(others.map(|field| field.as_ref().clone())).collect(),
+            columns: leading
+                .chain([is_delete, at])
+                .chain(place)
+                .chain(others.map(|field| field.as_ref().clone()))
+                .collect(),
             point: "versions_committed",
         };
         Ok(Self { lake, facts: facts.open(table).await?, kept })

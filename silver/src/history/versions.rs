@@ -27,7 +27,7 @@ const LAST: &str = "__last_";
 /// Every change of each key in its order, with its part in a version.
 pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let over = |call: Expr, name: String| over(call, name, events);
-    let tracked: Vec<&str> = values(events).filter(|name| is_tracked(events, name)).collect();
+    let tracked: Vec<&str> = events.values().filter(|name| is_tracked(events, name)).collect();
     let mut windows = vec![over(lag(ident(DELETE), Some(1), None), WAS_DELETE.to_owned())?];
     for (number, name) in tracked.iter().enumerate() {
         windows.push(over(lag(ident(*name), Some(1), None), format!("{BEFORE}{number}"))?);
@@ -44,7 +44,7 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
     let changes = changes.window(vec![over(lead(ident(BEGINS), Some(1), None), ENDS.to_owned())?])?;
     let ends = ident(ENDS).is_not_false().alias(ENDS);
     // A row tells a change that began its version, unless a later one has changed it in place.
-    let whole = match values(events).all(|name| is_tracked(events, name)) {
+    let whole = match events.values().all(|name| is_tracked(events, name)) {
         true => lit(true),
         false => ident(ENDS).is_not_false(),
     };
@@ -64,7 +64,7 @@ pub(super) fn rows(timeline: DataFrame, events: &Events<'_>) -> Result<DataFrame
     }
     windows.push(over(lead(lit(true), Some(1), None), NEXT.to_owned(), events)?);
     windows.push(over(lead(lit(true), Some(2), None), AFTER_NEXT.to_owned(), events)?);
-    let updated: Vec<&str> = values(events).filter(|name| !is_tracked(events, name)).collect();
+    let updated: Vec<&str> = events.values().filter(|name| !is_tracked(events, name)).collect();
     for (number, name) in updated.iter().enumerate() {
         windows.push(over(lead(ident(*name), Some(1), None), format!("{LAST}{number}"), events)?);
     }
@@ -97,11 +97,6 @@ fn position(mut parts: Vec<Expr>, events: &Events<'_>) -> Expr {
     }
     let names = position_names(&events.plan.sequence);
     named_struct(names.into_iter().zip(parts).flat_map(|(name, part)| [lit(name), part]).collect())
-}
-
-/// The columns that hold what the source said, without the keys.
-fn values<'a>(events: &'a Events<'_>) -> impl Iterator<Item = &'a str> {
-    events.names().filter(|name| !columns::is_silver_technical(name) && !events.plan.keys.iter().any(|key| key == name))
 }
 
 fn is_tracked(events: &Events<'_>, name: &str) -> bool {

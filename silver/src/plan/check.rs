@@ -90,24 +90,46 @@ impl Check<'_> {
     }
 
     /// Which values of an update say nothing.
-    pub(super) fn partial(&mut self, kept: &Kept) -> Partial {
+    pub(super) fn partial(&mut self, kept: &Kept, columns: &Columns) -> Partial {
         let raw = &self.entry.raw;
         let placeholder = raw.unchanged_placeholder.as_deref().or(self.preset.placeholder);
         let absent = raw.partial_updates.unwrap_or(self.preset.partial_updates);
-        let is_refused = *kept != Kept::Current || raw.from_snapshot;
+        let is_refused = raw.from_snapshot;
         let asked = [("partial_updates", absent), ("ignore_null_updates", raw.ignore_null_updates)];
-        for (option, _) in asked.iter().filter(|(_, is_on)| is_refused && *is_on) {
-            let message = format!(
-                "`{option}` is not supported yet for a table that keeps deleted rows or versions, and says nothing of full extracts"
-            );
-            let hint = "where every update brings the whole row: `partial_updates: false`";
-            self.problems.add(Problem::at(&self.at(option), message).hint(hint));
+        for (option, _) in asked.iter().filter(|(_, is_on)| *is_on) {
+            let path = self.at(option);
+            if is_refused {
+                let problem = Problem::at(&path, format!("`{option}` says nothing of full extracts"));
+                self.problems.add(problem.hint("an extract brings whole rows: leave it out"));
+            } else if *kept != Kept::Current {
+                self.partial_past(&path, columns);
+            }
         }
         Partial {
             absent,
             null: raw.ignore_null_updates,
             placeholders: placeholder.filter(|text| !text.is_empty()).map(placeholders).unwrap_or_default(),
             is_refused,
+        }
+    }
+
+    /// What a table that keeps deleted rows or versions cannot have where updates may leave out columns: a row as it was at
+    /// some time is what had come until then, and may lack any of them.
+    fn partial_past(&mut self, path: &SpecPath, columns: &Columns) {
+        let raw = &self.entry.raw;
+        if let Columns::Declared(declared) = columns {
+            let required =
+                declared.iter().filter(|plan| !plan.column.nullable && !raw.keys.contains(&plan.column.name));
+            for column in required {
+                let name = &column.column.name;
+                let message = format!("`{name}` is `not null`, and an update may leave it out before anything set it");
+                let place = self.at("columns").key(name);
+                self.problems.add(Problem::at(&place, message).hint("declare it without `not null`"));
+            }
+        }
+        if !raw.generated.is_empty() {
+            let message = "a table with `generated` columns cannot keep deleted rows or versions of updates that leave out columns";
+            self.problems.add(Problem::at(path, message).hint("make the column with `select`, or in a query"));
         }
     }
 

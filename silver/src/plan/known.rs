@@ -23,9 +23,7 @@ impl TablePlan {
             fields.push(Field::new(columns::sequence(self.sequence.len()), DataType::Int32, true));
         }
         fields.push(Field::new(columns::BATCH_ID, DataType::Int64, false));
-        if self.partial.is_on() {
-            fields.push(Field::new(columns::SET_AT, DataType::Utf8, true));
-        }
+        fields.extend(self.partial_column().map(|name| Field::new(name, DataType::Utf8, true)));
         Some(self.kept.columns(&Arc::new(Schema::new(fields)), &self.sequence))
     }
 }

@@ -126,7 +126,7 @@ pub struct Partial {
     pub null: bool,
     /// Those that are one of these texts.
     pub placeholders: Vec<String>,
-    /// They are refused instead: the table keeps more than current rows, and an older change may say what they are.
+    /// They are refused instead: full extracts bring whole rows.
     pub is_refused: bool,
 }
 
@@ -236,7 +236,7 @@ pub fn compile(entry: &Entry<Table>, sources: &[Arriving], zone: Tz, problems: &
     check.source_columns(&columns, &sequence);
     let snapshot = check.snapshot(&paths, &operation);
     let kept = check.kept(&columns);
-    let partial = check.partial(&kept);
+    let partial = check.partial(&kept, &columns);
     check.texts();
     check.partitions(&columns);
     check.undeclared(&paths);
@@ -311,13 +311,43 @@ impl TablePlan {
     }
 
     /// The columns of the changes of which only the last counts: those of one key; where deletes do not take the row
-    /// away, upserts and deletes apart; where every version counts, those at one position.
+    /// away, upserts and deletes apart, and where updates may leave out columns also each sequence; where every version
+    /// counts, those at one position.
     pub(crate) fn once_per(&self) -> Vec<String> {
+        let mut once_per = self.stands_per();
+        if self.kept == Kept::Marked && self.partial.is_on() {
+            once_per.extend(self.sequence_columns());
+        }
+        once_per
+    }
+
+    /// The columns of the changes of which one stands for all: those of one row, upserts and deletes apart where deletes
+    /// do not take it away.
+    pub(crate) fn stands_per(&self) -> Vec<String> {
         match &self.kept {
             Kept::Current => self.keys.clone(),
             Kept::Marked => self.keys.iter().cloned().chain([DELETE.to_owned()]).collect(),
             Kept::History(_) => self.kept.row_keys(self),
         }
+    }
+
+    /// Whether every change must bring a column that may be null or not.
+    pub(crate) fn is_bound(&self, nullable: bool) -> bool {
+        self.partial.is_refused || (self.kept != Kept::Current && !nullable)
+    }
+
+    /// Why every change must bring such a column.
+    pub(crate) fn why_bound(&self) -> &'static str {
+        match self.partial.is_refused {
+            true => "comes with full extracts",
+            false => "must not be null in a table that keeps deleted rows or versions",
+        }
+    }
+
+    /// The column of the table that says what updates left out, where they may leave out something.
+    pub(crate) fn partial_column(&self) -> Option<&'static str> {
+        let name = if self.kept == Kept::Current { columns::SET_AT } else { columns::NOT_SENT };
+        self.partial.is_on().then_some(name)
     }
 
     /// What decides which rows a change meets and what it does to them: keys, sequence and operation. Rows that were
