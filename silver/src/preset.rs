@@ -68,7 +68,8 @@ pub fn options(preset: Preset) -> Options {
                 values: Vec::new(),
                 when: Some(FlagWhen::NotNull),
             }),
-            sequence_by: &["_ab_cdc_lsn bigint"],
+            // Postgres and SQL Server have a position in their log, MySQL one in its files.
+            sequence_by: &["_ab_cdc_lsn lsn", "_ab_cdc_log_file binlog_file", "_ab_cdc_log_pos bigint"],
             own: &["_airbyte_", "_ab_"],
             ..plain()
         },
@@ -79,7 +80,8 @@ pub fn options(preset: Preset) -> Options {
             before: Some("old"),
             delete_row: Some("data"),
             op: op("type", &["insert", "bootstrap-insert"], &["update"], &["delete"], MAXWELL_NO_CHANGE),
-            sequence_by: &["ts bigint", "xid bigint"],
+            // The last record of a transaction has `commit` and no offset.
+            sequence_by: &["ts bigint", "xid bigint", "commit string", "xoffset bigint"],
             ..plain()
         },
         Preset::Canal => canal(),
@@ -109,7 +111,7 @@ pub fn options(preset: Preset) -> Options {
         // https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
         Preset::Sqlserver => Options {
             op: op("__$operation", &["2"], &["4"], &["1"], &["3"]),
-            sequence_by: &["__$start_lsn string", "__$seqval string"],
+            sequence_by: &["__$start_lsn lsn", "__$seqval lsn"],
             own: &["__$"],
             deletes_first: true,
             ..plain()
@@ -213,7 +215,13 @@ fn debezium_flattened() -> Options {
         unwrap_beside: Some("schema"),
         op: truncating(op("__op", &["c", "r"], &["u"], &["d"], &["m"]), "t"),
         delete_flag: flag("__deleted", &["true"]),
-        sequence_by: &["__lsn bigint", "__source_ts_ms bigint", "__ts_ms bigint"],
+        sequence_by: &[
+            "__lsn bigint",
+            "__source_file binlog_file",
+            "__source_pos bigint",
+            "__source_ts_ms bigint",
+            "__ts_ms bigint",
+        ],
         own: &["__", "schema", "payload"],
         inline_schema: Some("schema"),
         placeholder: Some(DEBEZIUM_UNCHANGED),

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, StringArray};
 use arrow::datatypes::DataType;
 use lake::cast::{Cast, Rules, cast, from_epoch, map_text};
 use lake::columns;
@@ -22,6 +23,8 @@ pub enum SequenceType {
     Version,
     /// A binlog file compared by its number: `mysql-bin.000009` < `mysql-bin.000010`.
     BinlogFile,
+    /// A position in a log in hexadecimal, compared part by part: `0x…`, `00000027:00000758:0005`, `16/B374D848`, bytes.
+    Lsn,
 }
 
 /// The names of sequence types, for hints.
@@ -35,6 +38,7 @@ pub const SEQUENCE_TYPE_NAMES: &[&str] = &[
     "string",
     "version",
     "binlog_file",
+    "lsn",
 ];
 
 impl SequenceType {
@@ -43,7 +47,7 @@ impl SequenceType {
         match self {
             Self::Plain(kind) => kind.arrow(),
             Self::TimestampMillis | Self::TimestampMicros => columns::timestamp_type(),
-            Self::Version | Self::BinlogFile => DataType::Utf8,
+            Self::Version | Self::BinlogFile | Self::Lsn => DataType::Utf8,
         }
     }
 }
@@ -57,6 +61,7 @@ impl FromStr for SequenceType {
             "timestamp_us" => Self::TimestampMicros,
             "version" => Self::Version,
             "binlog_file" => Self::BinlogFile,
+            "lsn" => Self::Lsn,
             other => {
                 let kind: ColumnType = other.parse()?;
                 let ordered = matches!(
@@ -87,6 +92,7 @@ impl fmt::Display for SequenceType {
             Self::TimestampMicros => f.write_str("timestamp_us"),
             Self::Version => f.write_str("version"),
             Self::BinlogFile => f.write_str("binlog_file"),
+            Self::Lsn => f.write_str("lsn"),
         }
     }
 }
@@ -103,6 +109,10 @@ pub fn cast_sequence(column: &ArrayRef, kind: SequenceType, rules: Rules) -> Cas
         SequenceType::Plain(kind) => cast(column, kind, rules),
         SequenceType::TimestampMillis => from_epoch(&cast(column, ColumnType::Bigint, rules), 1_000),
         SequenceType::TimestampMicros => from_epoch(&cast(column, ColumnType::Bigint, rules), 1),
+        SequenceType::Lsn => match column.data_type() {
+            DataType::Binary => as_text(&hex(column.as_binary()), lsn_key),
+            _ => as_text(column, lsn_key),
+        },
         SequenceType::Version => as_text(column, version_key),
         SequenceType::BinlogFile => as_text(column, binlog_key),
     }
@@ -138,8 +148,40 @@ pub fn binlog_key(text: &str) -> Result<String, String> {
     Ok(key)
 }
 
+/// Writes a position in a log so that texts compare as the numbers do that its parts are in hexadecimal. Decimal numbers
+/// alone compare right as well: of two the longer is the larger, and of one length the digits decide.
+///
+/// # Errors
+/// A sentence when a part is no hexadecimal number, or has more than 99 digits.
+pub fn lsn_key(text: &str) -> Result<String, String> {
+    let digits = text.trim();
+    // A number that passed through a float.
+    let digits = digits.strip_suffix(".0").unwrap_or(digits);
+    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")).unwrap_or(digits);
+    let mut key = String::with_capacity(digits.len() + 8);
+    for (number, part) in digits.split([':', '/', '-']).enumerate() {
+        if number > 0 {
+            key.push('.');
+        }
+        let part = part.to_ascii_lowercase();
+        push_digits(&mut key, &part, |byte| byte.is_ascii_hexdigit())
+            .ok_or_else(|| format!("`{text}` is not a position in a log: it is not hexadecimal"))?;
+    }
+    Ok(key)
+}
+
+fn hex(bytes: &BinaryArray) -> ArrayRef {
+    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    Arc::new(bytes.iter().map(|bytes| bytes.map(text)).collect::<StringArray>())
+}
+
 fn push_number(key: &mut String, digits: &str) -> Option<()> {
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    push_digits(key, digits, |byte| byte.is_ascii_digit())
+}
+
+/// How many digits there are without leading zeros, in two places, then these.
+fn push_digits(key: &mut String, digits: &str, is_digit: impl Fn(&u8) -> bool) -> Option<()> {
+    if digits.is_empty() || !digits.as_bytes().iter().all(is_digit) {
         return None;
     }
     let significant = digits.trim_start_matches('0');
@@ -165,6 +207,21 @@ mod tests {
         assert_eq!(key("007.01"), key("7.1"));
         assert!(version_key("7.x").is_err());
         assert!(version_key("7..1").is_err());
+    }
+
+    #[test]
+    fn positions_compare_as_hexadecimal_numbers() {
+        let key = |text: &str| lsn_key(text).expect("a position");
+        assert!(key("0x00000027000007580005") < key("0x0000002700000758000A"));
+        assert_eq!(key("0x000B"), key("000b"));
+        assert!(key("00000027:00000758:0005") < key("00000027:00000758:0010"));
+        assert!(key("9/FF000000") < key("10/00000001"));
+        assert!(key("999") < key("1000"));
+        assert!(lsn_key("AAAAJwAAB1gABQ==").is_err() && lsn_key("").is_err());
+        let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[0, 0xff][..], &[1, 0][..]]));
+        let cast = cast_sequence(&bytes, SequenceType::Lsn, Rules { zone: chrono_tz::Tz::UTC });
+        let keys = cast.array.as_string::<i32>();
+        assert!(cast.bad.is_empty() && keys.value(0) < keys.value(1));
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn an_entry_is_one_or_the_other() {
 #[test]
 fn properties_are_those_that_may_be_set() {
     let wrong = problem("x:\n  query: SELECT 1 AS a\n  properties: {delta.appendOnly: \"true\"}");
-    assert!(wrong.starts_with("gold.x.properties.delta.appendOnly: `delta.appendOnly` cannot be set"), "{wrong}");
+    assert!(wrong.starts_with("gold.x.properties.") && wrong.contains("`delta.appendOnly` cannot be set"), "{wrong}");
     let wrong = problem("x:\n  snapshot_of: silver.products\n  properties: {delta.logRetentionDuration: 9 days}");
     assert!(wrong.contains("`9 days` is no value of `delta.logRetentionDuration`"), "{wrong}");
 }

@@ -16,6 +16,7 @@ use crate::schema::ColumnType;
 pub use self::format::{TextFormat, cast_format};
 pub use self::text::map_text;
 pub use self::time::{from_days, from_epoch};
+pub use number::boolean;
 
 /// What text means where the text alone does not say.
 #[derive(Debug, Clone, Copy)]

@@ -79,7 +79,7 @@ pub(super) fn float(text: &str, type_name: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// A sentence when the text is none of them.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
+pub fn boolean(text: &str) -> Result<bool, String> {
     match text.trim_ascii().to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" => Ok(true),
         "false" | "f" | "no" | "n" | "0" => Ok(false),

@@ -226,8 +226,11 @@ impl Decoder {
         let made = self.derived.values(&records, batch.num_rows())?;
         records.extend(made.iter().map(|made| Arc::clone(&made.array)));
         let mut typed = self.typed((&records, &made), batch, (&viewed, &restored), &mut fates, &mut unsent)?;
-        self.generate(&mut typed, &mut fates, &mut unsent)?;
         let old = self.old_keys(&viewed, &records, &typed, &mut fates)?;
+        if let Some(old) = &old {
+            self.whole_under_new_key(old, &viewed, &mut typed, &mut fates, &mut unsent)?;
+        }
+        self.generate(&mut typed, &mut fates, &mut unsent)?;
         self.keys(&typed, &mut fates);
         self.not_null(&typed, &mut fates, &unsent);
         let held = self.expect(&typed, &mut fates, &unsent)?;
@@ -296,7 +299,7 @@ impl Decoder {
                 Some(_) => self.made_without_unsent((number, column), source, (records, made), sent, fates, unsent),
                 None => self.without_unsent((number, column), source, sent, fates, unsent),
             };
-            let mut cast = column.cast(&source);
+            let mut cast = sent.1.cast(column.position(), &source, |values| column.cast(values))?;
             self.derived.add_failed(&column.name, made, &mut cast, |row| !unsent.has(row, number));
             let is_key = self.plan.keys.contains(&column.name);
             for (row, text) in cast.bad {
@@ -318,7 +321,7 @@ impl Decoder {
         }
         for (number, part) in self.resolved.sequence().iter().enumerate() {
             let source = part.column.of(records, batch.num_rows());
-            let mut cast = part.cast(&source);
+            let mut cast = sent.1.cast(part.column.position(), &source, |values| part.cast(values))?;
             if part.is_derived {
                 self.derived.add_failed(&part.column.name, made, &mut cast, |_| true);
             }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::distinct;
+use arrow::compute::kernels::zip::zip;
 use lake::Result;
 use lake::columns::NOT_SENT;
 use lake::expression::Values;
 use lake::upsert::DELETE;
 
 use super::derived::Input;
+use super::unsent::Unsent;
 use super::view::Viewed;
-use super::{Decoder, Fate, UNSENT, record, reject_value};
+use super::{Decoder, Fate, UNSENT, record, reject, reject_value};
 
 /// The keys that records had before.
 pub(super) struct OldKeys {
@@ -95,5 +97,57 @@ impl Decoder {
             *changed &= keys.iter().any(|(_, key)| key.is_valid(row));
         }
         Ok(changed.contains(&true).then_some(OldKeys { changed, keys }))
+    }
+
+    /// Gives records that change their key the values that they did not send but had before, where they say so. The row
+    /// under the old key goes, so one that still lacks a value is refused as a whole.
+    pub(super) fn whole_under_new_key(
+        &self,
+        old: &OldKeys,
+        viewed: &Viewed<'_>,
+        typed: &mut [ArrayRef],
+        fates: &mut [Fate],
+        unsent: &mut Unsent,
+    ) -> Result<()> {
+        let moves = |row: &usize| old.changed[*row] && unsent.is_partial(*row) && matches!(fates[*row], Fate::Upsert);
+        let moved: Vec<usize> = (0..fates.len()).filter(moves).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let placeholders = &self.plan.partial.placeholders;
+        for (number, column) in self.resolved.columns().iter().enumerate() {
+            let mut texts: Vec<Option<String>> = vec![None; fates.len()];
+            let mut known = vec![false; fates.len()];
+            for row in moved.iter().copied().filter(|row| unsent.has(*row, number)) {
+                let Some(before) = viewed.old(row, &column.source) else { continue };
+                if before.as_deref().is_some_and(|text| placeholders.iter().any(|known| known == text)) {
+                    continue;
+                }
+                (texts[row], known[row]) = (before.map(Cow::into_owned), true);
+            }
+            if !known.contains(&true) {
+                continue;
+            }
+            let texts: ArrayRef = Arc::new(texts.into_iter().collect::<StringArray>());
+            let cast = column.cast(&texts);
+            for (row, text) in cast.bad {
+                let value = record::value(&texts, row);
+                reject_value(&mut fates[row], format!("before: {text}"), &column.name, value);
+            }
+            typed[number] = zip(&BooleanArray::from(known.clone()), &cast.array, &typed[number])?;
+            for row in known.iter().enumerate().filter(|(_, known)| **known).map(|(row, _)| row) {
+                unsent.remove(row, number);
+            }
+        }
+        for row in moved.into_iter().filter(|row| unsent.is_partial(*row)) {
+            let lacking = self.resolved.columns().iter().enumerate().find(|(number, _)| unsent.has(row, *number));
+            let Some((_, column)) = lacking else { continue };
+            let reason = format!(
+                "the record changes the key and does not bring `{}`, nor what it was before; the row under the old key stays",
+                column.name
+            );
+            reject(&mut fates[row], "incomplete", reason, Some(&column.name), None);
+        }
+        Ok(())
     }
 }

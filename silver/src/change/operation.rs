@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
+use lake::cast::boolean;
 use lake::session::Session;
 use lake::{Context, Error, Result};
 
@@ -169,8 +170,12 @@ fn by_value(op: &Op, column: &ArrayRef, row: usize) -> Does {
 fn by_flag(flag: &DeleteFlag, column: &ArrayRef, row: usize) -> Does {
     let held = value(column, row);
     let deleted = match flag.when {
-        Some(_) => held.is_some(),
-        None => held.is_some_and(|held| flag.values.contains(&held)),
+        // A CSV file has an empty text for null.
+        Some(_) => held.is_some_and(|held| !held.is_empty()),
+        None => held.is_some_and(|held| {
+            let is_true = |text: &str| boolean(text) == Ok(true);
+            flag.values.contains(&held) || (is_true(&held) && flag.values.iter().any(|value| is_true(value)))
+        }),
     };
     if deleted { Does::Delete } else { Does::Upsert }
 }
@@ -182,7 +187,7 @@ mod tests {
     use super::*;
     use crate::spec::FlagWhen;
 
-    fn column(values: &[Option<&str>]) -> ArrayRef {
+    fn column_of(values: &[Option<&str>]) -> ArrayRef {
         Arc::new(StringArray::from(values.to_vec()))
     }
 
@@ -197,7 +202,7 @@ mod tests {
             truncate: list(&["T"]),
             ignore: list(&["B"]),
         };
-        let column = column(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d"), Some("T")]);
+        let column = column_of(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d"), Some("T")]);
         let does: Vec<_> = (0..7).map(|row| by_value(&op, &column, row)).collect();
         let unknown = Does::Unknown("d".into());
         let expected = [Does::Upsert, Does::Upsert, Does::Upsert, Does::Delete, Does::Nothing, unknown, Does::Truncate];
@@ -207,9 +212,12 @@ mod tests {
     #[test]
     fn a_flag_deletes_by_value_or_by_being_there() {
         let by_values = DeleteFlag { column: "gone".into(), values: vec!["true".into(), "1".into()], when: None };
-        let column = column(&[Some("1"), Some("false"), None]);
+        let column = column_of(&[Some("1"), Some("false"), None]);
         let does: Vec<_> = (0..3).map(|row| by_flag(&by_values, &column, row)).collect();
         assert_eq!(does, [Does::Delete, Does::Upsert, Does::Upsert]);
+        let words = column_of(&[Some("T"), Some("Yes"), Some("0"), Some("gone")]);
+        let does: Vec<_> = (0..4).map(|row| by_flag(&by_values, &words, row)).collect();
+        assert_eq!(does, [Does::Delete, Does::Delete, Does::Upsert, Does::Upsert]);
         let by_presence = DeleteFlag { values: Vec::new(), when: Some(FlagWhen::NotNull), ..by_values };
         let does: Vec<_> = (0..3).map(|row| by_flag(&by_presence, &column, row)).collect();
         assert_eq!(does, [Does::Delete, Does::Delete, Does::Upsert]);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, new_null_array};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
 use chrono_tz::Tz;
 use lake::cast::{Cast, Rules};
 use lake::schema::ColumnType;
@@ -39,6 +39,8 @@ pub(super) struct ColumnSource {
     position: Option<usize>,
     /// Its name in the records.
     pub(super) source: String,
+    /// Whether it is a key.
+    is_key: bool,
     written: Written,
     zone: Tz,
 }
@@ -61,6 +63,11 @@ impl ColumnSource {
         }
     }
 
+    /// Its place in the records, where they have it.
+    pub(super) fn position(&self) -> Option<usize> {
+        self.position
+    }
+
     /// Whether the records have it.
     pub(super) fn is_there(&self) -> bool {
         self.position.is_some()
@@ -68,7 +75,20 @@ impl ColumnSource {
 
     /// Values as the source writes them in the type of the column.
     pub(super) fn cast(&self, values: &ArrayRef) -> Cast {
-        self.written.cast(values, self.kind, Rules { zone: self.zone })
+        let mut cast = self.written.cast(values, self.kind, Rules { zone: self.zone });
+        // 0 and -0 are one number, and so one key: added to 0, both are 0.
+        match self.kind {
+            ColumnType::Double if self.is_key => {
+                let values = cast.array.as_primitive::<Float64Type>();
+                cast.array = Arc::new(values.unary::<_, Float64Type>(|value| value + 0.0));
+            }
+            ColumnType::Float if self.is_key => {
+                let values = cast.array.as_primitive::<Float32Type>();
+                cast.array = Arc::new(values.unary::<_, Float32Type>(|value| value + 0.0));
+            }
+            _ => {}
+        }
+        cast
     }
 }
 
@@ -103,6 +123,7 @@ impl Resolved {
                     nullable: plan.column.nullable,
                     position: derived.place(&plan.column.name).or_else(|| view.row(&plan.source)),
                     source: plan.source.clone(),
+                    is_key: false,
                     written: plan.written.clone(),
                     zone: plan.zone,
                 })
@@ -119,6 +140,7 @@ impl Resolved {
                 return Err(finder.absent(&columns[*key].name, "key"));
             }
             derived.check_there(&columns[*key].name, "key", view, &source_name)?;
+            columns[*key].is_key = true;
         }
         let sequence = plan.sequence.iter().map(|part| finder.sequence(part));
         let sequence = sequence.collect::<Result<Vec<_>>>()?;
@@ -204,7 +226,16 @@ impl Finder<'_> {
 
     fn column(&self, name: &str, kind: ColumnType, position: Option<usize>) -> ColumnSource {
         let (name, source) = (name.to_owned(), name.to_owned());
-        ColumnSource { name, kind, nullable: true, position, source, written: Written::Plain, zone: self.zone }
+        ColumnSource {
+            name,
+            kind,
+            nullable: true,
+            position,
+            source,
+            is_key: false,
+            written: Written::Plain,
+            zone: self.zone,
+        }
     }
 
     /// The columns of the records that join the table without being declared.

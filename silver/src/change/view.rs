@@ -105,11 +105,7 @@ impl View {
         let (mut of_record, mut of_row) = (of_record(plan), of_row(plan));
         if !is_wrapped {
             of_record.append(&mut of_row);
-            of_record.retain(|inside| {
-                inside.path.contains('.')
-                    && find(bronze, &inside.path).is_none()
-                    && find(bronze, first(&inside.path)).is_some()
-            });
+            of_record.retain(|inside| inside.path.contains('.') && find(bronze, first(&inside.path)).is_some());
         }
         let mut around: Vec<String> = Vec::new();
         for name in of_record.iter().chain(&of_row).filter(|inside| inside.path.contains('.')) {
@@ -140,9 +136,10 @@ impl View {
 
     /// The place of a value of the record around the row.
     pub(super) fn record(&self, name: &str) -> Option<usize> {
-        let inside = |all: &[Inside]| all.iter().position(|inside| inside.path == name);
-        let plain = if self.is_wrapped { None } else { find(&self.bronze, name) };
-        plain.or_else(|| Some(self.bronze.fields().len() + inside(&self.of_record)?))
+        // What a record does not have by its path it may have by its name: that is asked of each record.
+        let inside = self.of_record.iter().position(|inside| inside.path == name);
+        let inside = inside.map(|inside| self.bronze.fields().len() + inside);
+        inside.or_else(|| if self.is_wrapped { None } else { find(&self.bronze, name) })
     }
 
     /// The place of a value of the row.
