@@ -209,9 +209,10 @@ pub struct Op {
 pub struct DeleteFlag {
     /// The column.
     pub column: String,
-    /// The values, as text, of a deleted row.
+    /// The values, as text, of a deleted row; where one of them is a word for true, so are the others (`true`, `T`, `yes`,
+    /// `1`).
     pub values: Vec<String>,
-    /// Instead of values: a deleted row has any value.
+    /// Instead of values: a deleted row has any value but an empty text.
     pub when: Option<FlagWhen>,
 }
 
