@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, many, record};
-use lake::run::RunContext;
+use lake::run::{RunContext, task_span};
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
+use tracing::Instrument;
 
-use crate::{Failure, Output, Printer, log_to_stderr};
+use crate::{Failure, LogArgs, Output, Printer};
 
 /// How often people are told how far a table has come.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -84,9 +85,8 @@ struct Cli<E: Subcommand> {
     /// The spec
     #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]
     spec: PathBuf,
-    /// Log more to stderr; twice for details. RUST_LOG overrides
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(subcommand)]
     command: Command<E>,
 }
@@ -112,7 +112,7 @@ pub fn main<L: Layer>() -> ExitCode {
     let command =
         Cli::<L::Extra>::command().name(L::NAME).bin_name(L::NAME).about(L::ABOUT).version(env!("CARGO_PKG_VERSION"));
     let cli = Cli::<L::Extra>::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
-    log_to_stderr(cli.verbose);
+    cli.log.begin();
     let printer = Printer;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -134,17 +134,29 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
     let lake = header.lake(document.folder(), Clock::of_program())?;
     let place = Place { lake, header, folder: document.folder().to_owned() };
     let context = RunContext::new(&place.lake);
+    let (spec, span) = (spec.display().to_string(), context.span());
+    carry_out::<L>(plans, command, &place, &context, spec, printer).instrument(span).await
+}
+
+/// Brings the tables of plans up to date, one by one, as a run.
+async fn carry_out<L: Layer>(
+    plans: Vec<L::Plan>,
+    command: &Command<L::Extra>,
+    place: &Place,
+    context: &RunContext,
+    spec: String,
+    printer: Printer,
+) -> Result<u8, Failure> {
     let (plans, output) = match command {
         Command::Run { select, output } => (chosen::<L>(plans, select)?, *output),
         Command::Extra(extra) => {
-            let plans = L::prepare(extra, plans, &place, &context, printer).await?;
+            let plans = L::prepare(extra, plans, place, context, printer).await?;
             if plans.is_empty() {
                 return Ok(EXIT_DONE);
             }
             (plans, L::output(extra))
         }
     };
-    let spec = spec.display().to_string();
     let names: Vec<String> = plans.iter().map(|plan| L::table(plan).to_string()).collect();
     record::run_started(&context.events, L::NAME, &place.header.name, &spec, &names);
     let (started_at, mut tasks) = (place.lake.clock().now(), Vec::new());
@@ -153,11 +165,12 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
         let context = context.for_task();
         let work = async {
             match command {
-                Command::Run { .. } => L::run(plan, &place, &context).await,
-                Command::Extra(extra) => L::run_for(extra, plan, &place, &context).await,
+                Command::Run { .. } => L::run(plan, place, &context).await,
+                Command::Extra(extra) => L::run_for(extra, plan, place, &context).await,
             }
         };
-        let answer = progress(&L::table(plan), work, &place, &context, printer).await;
+        let table = L::table(plan);
+        let answer = progress(&table, work, place, &context, printer).instrument(task_span(&table)).await;
         let elapsed = (place.lake.clock().now() - started).to_std().unwrap_or_default();
         let outcome = match answer {
             Ok(report) => TaskOutcome::done(report, 1, elapsed),

@@ -8,7 +8,7 @@ mod printer;
 pub mod rows;
 
 pub use layer::{Layer, NoExtra, Place, chosen, main as layer_main};
-pub use log::log_to_stderr;
+pub use log::{LogArgs, LogFormat, LogLevel, is_json as logs_are_json};
 pub use printer::{Failure, Printer};
 
 /// How a command that reports prints.

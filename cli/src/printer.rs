@@ -7,6 +7,8 @@ use lake::report::{EXIT_DONE, EXIT_FAILED, EXIT_USAGE, error_text};
 use lake::spec::Problems;
 use lake::{Error, ErrorKind, secrets};
 
+use crate::log;
+
 /// Writes for the command line. Lines are complete: each text ends with a line break.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer;
@@ -44,8 +46,24 @@ impl Printer {
         })
     }
 
-    /// Writes what is not data, without values that the spec took from the environment.
+    /// Writes what is not data, without values that the spec took from the environment; as a line of the log where
+    /// stderr is JSON.
     pub fn note(self, text: &str) {
+        if log::is_json() {
+            return tracing::info!(target: log::TOLD, "{}", text.trim_end());
+        }
+        self.plain(text);
+    }
+
+    /// The same of what went wrong.
+    fn complain(self, text: &str) {
+        if log::is_json() {
+            return tracing::error!(target: log::TOLD, "{}", text.trim_end());
+        }
+        self.plain(text);
+    }
+
+    fn plain(self, text: &str) {
         // There is nowhere left to say that stderr is closed.
         let _ = io::stderr().lock().write_all(secrets::redacted(text).as_bytes());
     }
@@ -54,11 +72,11 @@ impl Printer {
     pub fn failure(self, failure: &Failure) -> ExitCode {
         let code = match failure {
             Failure::Problems(problems) => {
-                self.note(&problems.to_string());
+                self.complain(&problems.to_string());
                 EXIT_USAGE
             }
             Failure::Error(error) => {
-                self.note(&error_text(error));
+                self.complain(&error_text(error));
                 exit_code(error)
             }
             Failure::Closed => EXIT_DONE,

@@ -56,6 +56,19 @@ struct Event {
     details: serde_json::Value,
 }
 
+impl Event {
+    /// Tells it in the log as well.
+    fn log(&self, run: &RunId) {
+        let Self { task, kind, message, details, .. } = self;
+        let (run_id, task) = (run.as_str(), task.as_deref());
+        match self.level {
+            Level::Info => tracing::info!(run_id, task, kind, %details, "{message}"),
+            Level::Warning => tracing::warn!(run_id, task, kind, %details, "{message}"),
+            Level::Error => tracing::error!(run_id, task, kind, %details, "{message}"),
+        }
+    }
+}
+
 /// Collects the events of one run and writes them when told. Clones share the collection.
 #[derive(Debug, Clone)]
 pub struct Events(Arc<Inner>);
@@ -110,6 +123,7 @@ impl Events {
             message: secrets::redacted(&message.into()).into_owned(),
             details,
         };
+        event.log(&self.0.run);
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.push(event);
     }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing::Span;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::lakehouse::Lake;
@@ -49,11 +51,22 @@ impl RunContext {
         Self { run, events, ..Self::new(lake) }
     }
 
+    /// What goes on in it is logged with the id of the run.
+    pub fn span(&self) -> Span {
+        // At the highest level, so that it is there whatever is logged.
+        tracing::error_span!("run", run_id = %self.run)
+    }
+
     /// The same run with a meter of its own for one task, of which no attempt was made yet.
     #[must_use]
     pub fn for_task(&self) -> Self {
         Self { meter: Meter::default(), earlier: Earlier::default(), ..self.clone() }
     }
+}
+
+/// What goes on in it is logged with the name of the task, inside the span of its run.
+pub fn task_span(task: &TableName) -> Span {
+    tracing::error_span!("task", %task)
 }
 
 /// The versions of the tables that one run reads and writes: one consistent cut. Clones share it.

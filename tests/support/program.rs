@@ -81,8 +81,10 @@ pub(crate) fn run_at(program: &str, folder: &Path, args: &[&str], at: &str) -> O
 fn start_with(program: &str, folder: &Path, args: &[&str], variable: Option<(&str, &str)>) -> Running {
     let mut command = Command::new(path_of(program));
     command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_remove("PIPELINES_SPEC").env_remove("RUST_LOG").env("NO_COLOR", "1");
-    command.env_remove(lake::fault::VARIABLE).env_remove(lake::clock::VARIABLE);
+    for name in ["PIPELINES_SPEC", "PIPELINES_LOG_LEVEL", "PIPELINES_LOG_FORMAT", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command.env_remove(lake::fault::VARIABLE).env_remove(lake::clock::VARIABLE).env("NO_COLOR", "1");
     if let Some((name, value)) = variable {
         command.env(name, value);
     }

@@ -6,6 +6,7 @@ use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, 
 use lake::run::RunContext;
 use lake::{Clock, Error, ErrorKind, Lake, Result};
 use serde_json::{Value, json};
+use tracing::Instrument;
 
 use crate::run::{Turn, stops, turn, while_held};
 use crate::spec::{Job, Project};
@@ -59,7 +60,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
                     }
                 }
             };
-            while_held(lease, unless_stopped).await
+            while_held(lease, unless_stopped).instrument(context.span()).await
         }
         Turn::Taken(others) => {
             let error = Error::new(ErrorKind::Store, format!("{others} is at work, and `queue` is false"));

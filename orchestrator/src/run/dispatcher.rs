@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use lake::report::{TaskOutcome, TaskStatus};
-use lake::run::{Meter, RunContext};
+use lake::run::{Meter, RunContext, task_span};
 use lake::{Clock, Error, TableName};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument;
 
 use super::executor::{Message, STOPPED, Unit, execute};
 use super::room::{Room, Share};
@@ -156,7 +157,9 @@ impl Dispatcher<'_, '_> {
         let name = unit.name.clone();
         let (clock, tell, runtime) = (self.clock.clone(), self.tell.clone(), Handle::current());
         // A thread for each task: what a layer does between two waits may take long and holds up nobody else.
-        let executor = self.tasks.spawn_blocking(move || runtime.block_on(execute(unit, context, clock, tell)));
+        let span = task_span(&name);
+        let executor =
+            self.tasks.spawn_blocking(move || runtime.block_on(execute(unit, context, clock, tell).instrument(span)));
         self.executors.insert(executor.id(), name);
     }
 

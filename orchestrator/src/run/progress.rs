@@ -1,22 +1,24 @@
 //! What a person sees while tasks run: live lines on a terminal, one plain line per event elsewhere. All on stderr.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::time::Duration;
 
+use cli::Printer;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use lake::report::{TaskOutcome, TaskStatus, duration, thousands};
 use lake::run::Meter;
-use lake::{Error, TableName};
+use lake::{Error, TableName, secrets};
 
 use super::dispatcher::Observer;
 
 /// How often a live line is drawn again.
 const TICK: Duration = Duration::from_millis(120);
 
-/// The progress for this process: live when stderr is a terminal.
+/// The progress for this process: live when stderr is a terminal. JSON lines tell the same as the event log.
 pub(crate) fn for_stderr() -> Box<dyn Observer> {
     match std::io::stderr().is_terminal() {
+        _ if cli::logs_are_json() => Box::new(Silent),
         true => Box::new(Live::new(ProgressDrawTarget::stderr())),
         false => Box::new(Plain),
     }
@@ -45,7 +47,7 @@ impl Live {
 
     fn say(&self, text: &str) {
         // A terminal that went away does not stop the run.
-        let _ = self.bars.println(text);
+        let _ = self.bars.println(secrets::redacted(text));
     }
 }
 
@@ -95,8 +97,7 @@ struct Plain;
 
 impl Plain {
     fn say(&self, text: &str) {
-        // A pipe that was closed does not stop the run.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        Printer.note(&format!("{text}\n"));
     }
 }
 

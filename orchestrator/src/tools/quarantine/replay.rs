@@ -6,6 +6,7 @@ use lake::quarantine::{Claim, Quarantine, Status};
 use lake::report::{RunSummary, TaskOutcome, TaskReport, record};
 use lake::run::RunContext;
 use lake::{Error, Result, TableName};
+use tracing::Instrument;
 
 use super::Choice;
 use crate::run::Place;
@@ -31,7 +32,7 @@ pub(crate) async fn replay(project: &Project, place: &Place, choice: &Choice) ->
     let spec = project.file.display().to_string();
     record::run_started(&context.events, "quarantine replay", &project.header.name, &spec, &choice.sources);
     let mut replay = Replay { project, place, context: &context, tasks: Vec::new(), left: Vec::new() };
-    let done = replay.sources(choice).await;
+    let done = replay.sources(choice).instrument(context.span()).await;
     let (tasks, left) = (replay.tasks, replay.left);
     let elapsed = (place.lake.clock().now() - started_at).to_std().unwrap_or_default();
     let summary = RunSummary { run: context.run.to_string(), spec, started_at, elapsed, tasks };
