@@ -219,3 +219,65 @@ fn a_schedule_runs_and_a_spec_that_changes_is_taken_when_it_is_right() {
     assert_eq!(watch.end().code, Some(0));
     assert_eq!(orders(&project).len(), 2);
 }
+
+#[test]
+fn a_new_version_of_a_table_starts_a_run_and_the_event_log_says_so() {
+    // One process fills bronze, another one follows its table.
+    let spec = SPEC.replace(
+        "bronze:\n  orders",
+        "trigger: {table_update: {table_names: [bronze.orders_cdc], wait_after_last_change: 1s}}\nbronze:\n  orders",
+    );
+    let project = Project::new(&spec);
+    let mut watch = Watching::new(project.start_watch(&["--select", "silver,gold", "--poll", "200ms"]));
+    watch.expect(&["runs when bronze.orders_cdc has a new version"]);
+    watch.expect(&["waiting for new versions of tables"]);
+    project.land("orders/1.csv", b"order_id,status,ts\n1,new,1\n", None);
+    project.run_layer("bronze");
+    watch.expect(&["run started (new versions of bronze.orders_cdc)"]);
+    watch.expect(&["done", "silver.orders 1 row"]);
+    watch.expect(&["waiting for new versions of tables"]);
+    watch.end().expect(0);
+    assert_eq!(orders(&project).len(), 1);
+    let started = project
+        .query("SELECT details FROM state.event_log WHERE kind = 'run_started' AND details LIKE '%table_update%'");
+    assert_eq!(started.len(), 1, "{started:?}");
+    let details: serde_json::Value =
+        serde_json::from_str(started[0]["details"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(details["trigger"]["tables"], serde_json::json!(["bronze.orders_cdc"]));
+}
+
+#[test]
+fn a_continuous_watch_runs_again_and_again_and_tells_what_it_did() {
+    let project = Project::new(&SPEC.replace("name: watched", "name: watched\ncontinuous: true").replace("1s", "0s"));
+    let mut watch = Watching::new(project.start_watch(&[]));
+    watch.expect(&["runs one after the other"]);
+    for number in 1..4 {
+        let content = format!("order_id,status,ts\n{number},new,1\n");
+        project.land(format!("orders/{number}.csv"), content.as_bytes(), None);
+        watch.expect(&["done", "silver.orders 1 row"]);
+    }
+    let outcome = watch.end().expect(0);
+    assert_eq!(orders(&project).len(), 3);
+    // Runs with nothing new are recorded, and told by nothing.
+    assert_eq!(outcome.stderr.matches("nothing new").count(), 0, "{}", outcome.story());
+}
+
+#[test]
+fn what_may_pass_is_tried_again_before_the_next_moment_of_a_schedule() {
+    let spec = SPEC
+        .replace("min_retry_interval: 0s", "max_retries: 0")
+        .replace("bronze:\n  orders", "trigger: {periodic: {interval: 1h}}\nbronze:\n  orders");
+    let project = Project::new(&spec);
+    project.land("orders/a.csv", b"order_id,status,ts\n1,a,1\n", None);
+    let mut watch = Watching::new(project.start_watch_with("bronze_data_written:fail", &[]));
+    watch.expect(&["runs every 1h"]);
+    watch.expect(&["failed in", "bronze.orders_cdc failed"]);
+    watch.expect(&["again in 5.00 s"]);
+    watch.expect(&["run started (what failed): bronze.orders_cdc and what reads it"]);
+    watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
+    watch.end().expect(0);
+    assert_eq!(project.count("silver.orders"), 1);
+    let kinds = project.query("SELECT details FROM state.event_log WHERE kind = 'run_started' ORDER BY at");
+    let last = kinds.last().and_then(|row| row["details"].as_str()).expect("a run");
+    assert!(last.contains("\"kind\":\"retry\""), "{last}");
+}

@@ -107,6 +107,19 @@ impl Root {
         self.local.is_some()
     }
 
+    /// Looks whether the store answers, and a folder of this machine is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when it does not.
+    pub async fn reach(&self) -> Result<()> {
+        if let Some(path) = self.local_path().filter(|path| !path.is_dir()) {
+            return Err(Error::new(ErrorKind::Store, format!("the folder `{}` is not there", path.display())));
+        }
+        // Few objects stand at this place.
+        self.store.list_with_delimiter(Some(&"_state/leases".into())).await?;
+        Ok(())
+    }
+
     /// The URL of a folder below the root: `silver/orders` → `…/silver/orders/`.
     ///
     /// # Errors

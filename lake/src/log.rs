@@ -88,6 +88,29 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
     Ok(sorted(files.collect(), lake.clock().now(), retention, tagged))
 }
 
+/// The newest version of the Delta table in a folder below a store; `known` is one that is not newer. `None` when there is
+/// no table, or none that is newer than `known`.
+///
+/// # Errors
+/// [`ErrorKind::Store`](crate::ErrorKind::Store) when the folder cannot be listed.
+pub async fn newest_version(store: &dyn ObjectStore, folder: &str, known: Option<u64>) -> Result<Option<u64>> {
+    let log = match folder {
+        "" => Path::from("_delta_log"),
+        folder => Path::from(format!("{folder}/_delta_log")),
+    };
+    let listing = match known {
+        None => store.list(Some(&log)),
+        Some(known) => store.list_with_offset(Some(&log), &log.clone().join(format!("{known:0DIGITS$}.json"))),
+    };
+    let version = |name: &str| match (name.get(..DIGITS), name.get(DIGITS..)) {
+        (Some(version), Some(".json" | ".checkpoint.parquet")) => version.parse::<u64>().ok(),
+        _ => None,
+    };
+    let versions = listing.try_filter_map(|file| std::future::ready(Ok(file.location.filename().and_then(version))));
+    let versions: Vec<u64> = versions.try_collect().await.context(|| format!("listing the log in `{folder}`"))?;
+    Ok(versions.into_iter().max().filter(|newest| known.is_none_or(|known| *newest > known)))
+}
+
 /// Which of the files are what. `tagged` is the oldest version that has a name.
 fn sorted(mut files: Vec<LogFile>, now: DateTime<Utc>, retention: Duration, tagged: Option<u64>) -> LogFiles {
     files.sort_by(|a, b| (a.version, &a.path).cmp(&(b.version, &b.path)));
@@ -160,6 +183,19 @@ mod tests {
             is_checkpoint: name.contains("checkpoint"),
         };
         names.iter().map(file).collect()
+    }
+
+    #[tokio::test]
+    async fn the_newest_version_is_that_of_the_entries() {
+        let store = object_store::memory::InMemory::new();
+        let newest = async |known| newest_version(&store, "silver/t", known).await.expect("listed");
+        assert_eq!(newest(None).await, None);
+        for name in ["00000000000000000000.json", "00000000000000000009.json", "00000000000000000010.json", "_last"] {
+            let path = Path::from(format!("silver/t/_delta_log/{name}"));
+            store.put(&path, "{}".into()).await.expect("put");
+        }
+        store.put(&"silver/t2/_delta_log/00000000000000000020.json".into(), "{}".into()).await.expect("put");
+        assert_eq!((newest(None).await, newest(Some(9)).await, newest(Some(10)).await), (Some(10), Some(10), None));
     }
 
     fn expired(names: &[(&str, i64)], today: i64) -> Vec<String> {

@@ -5,6 +5,7 @@
 mod commands;
 mod fixture;
 mod graph;
+mod health;
 mod init;
 mod maintain;
 mod notify;

@@ -12,8 +12,9 @@ use super::maintenance::Maintenance;
 use super::notifications::{self, Notifications};
 use super::path::SpecPath;
 use super::problems::{Problem, Problems};
-use super::scalars::{ByteSize, Duration};
+use super::scalars::ByteSize;
 use super::schedule::{Schedule, ScheduleEntry};
+use super::trigger::{FileArrival, Trigger, TriggerEntry};
 use crate::clock::Clock;
 use crate::error::{Context, Result};
 use crate::lakehouse::Lake;
@@ -37,8 +38,6 @@ pub struct Header {
     pub trigger: Trigger,
     /// When runs start by the clock while somebody watches.
     pub schedule: Option<Schedule>,
-    /// Whether files that arrive start runs: where there is a schedule, only when `trigger` says so.
-    pub starts_on_files: bool,
     /// How many runs may work on the storage at the same time. Default 1.
     pub max_concurrent_runs: u16,
     /// Whether a run that comes when that many are at work waits for one of them to end. Default true.
@@ -80,9 +79,8 @@ impl Default for Header {
             landing: top.landing,
             timezone: Tz::UTC,
             engine: top.engine,
-            trigger: Trigger::default(),
+            trigger: Trigger { file_arrival: Some(FileArrival::default()), ..Trigger::default() },
             schedule: None,
-            starts_on_files: true,
             max_concurrent_runs: top.max_concurrent_runs,
             queue: top.queue,
             maintenance: top.maintenance,
@@ -115,24 +113,6 @@ pub enum Durability {
     Fsync,
 }
 
-/// What starts runs while somebody watches.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Trigger {
-    /// Files that arrive.
-    pub file_arrival: FileArrival,
-}
-
-/// When files that arrive start a run of what reads them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FileArrival {
-    /// A run starts when no file has changed for so long. Default: as soon as a file is complete.
-    pub wait_after_last_change: Option<Duration>,
-    /// From the start of a run to that of the next at least. Default 0s.
-    pub min_time_between_triggers: Duration,
-}
-
 /// The top level as written. The sections are read by those who own them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -151,7 +131,10 @@ struct Top {
     /// What the engine may use.
     engine: Engine,
     /// What starts runs while somebody watches.
-    trigger: Option<Trigger>,
+    trigger: Option<TriggerEntry>,
+    /// Runs of everything that `watch` was asked for, one after the other; after one that finds nothing new they rest, from
+    /// 1 s up to a minute. Default false.
+    continuous: bool,
     /// Runs by the clock, of everything that `watch` was asked for. With it files that arrive start runs only where
     /// `trigger` is written as well.
     schedule: Option<ScheduleEntry>,
@@ -183,6 +166,7 @@ impl Default for Top {
             timezone: "UTC".to_owned(),
             engine: Engine::default(),
             trigger: None,
+            continuous: false,
             schedule: None,
             max_concurrent_runs: 1,
             queue: true,
@@ -217,11 +201,11 @@ impl Document {
         let timezone = zone(&top.timezone, &at("timezone"), problems);
         top.maintenance.unwrap_or_default().vacuum.check(&at("maintenance"), problems);
         notifications::check(&top.notifications, problems);
-        let Top { name, storage, landing, engine, trigger, schedule, max_concurrent_runs, queue, .. } = top;
+        let Top { name, storage, landing, engine, trigger, continuous, schedule, .. } = top;
+        let (max_concurrent_runs, queue) = (top.max_concurrent_runs, top.queue);
         let (maintenance, notifications) = (top.maintenance, top.notifications);
-        let starts_on_files = trigger.is_some() || schedule.is_none();
+        let trigger = Trigger::compile(trigger, continuous, schedule.is_some(), problems);
         let schedule = schedule.and_then(|entry| Schedule::compile(entry, timezone, problems));
-        let trigger = trigger.unwrap_or_default();
         Header {
             name,
             storage,
@@ -230,7 +214,6 @@ impl Document {
             engine,
             trigger,
             schedule,
-            starts_on_files,
             max_concurrent_runs,
             queue,
             maintenance,

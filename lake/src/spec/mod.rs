@@ -49,6 +49,7 @@ mod render;
 mod scalars;
 mod schedule;
 mod text;
+mod trigger;
 mod window;
 mod yaml;
 
@@ -56,7 +57,7 @@ mod yaml;
 mod tests;
 
 pub use document::{Document, Entry};
-pub use header::{Durability, Engine, FileArrival, Header, Trigger, top_schema};
+pub use header::{Durability, Engine, Header, top_schema};
 pub use maintenance::{LogWhen, Maintenance, OptimizeWhen, TableMaintenance, VacuumWhen};
 pub use map::Map;
 pub use nearest::{did_you_mean, nearest};
@@ -66,4 +67,5 @@ pub use problems::{Problem, Problems};
 pub use properties::properties;
 pub use scalars::{ByteSize, Duration};
 pub use schedule::Schedule;
+pub use trigger::{FileArrival, TableUpdate, Trigger, UpdateCondition, WatchedTable};
 pub use window::Window;

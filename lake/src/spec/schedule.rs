@@ -41,7 +41,7 @@ impl Schedule {
     /// # Errors
     /// What is wrong with the pattern, in words.
     pub fn new(pattern: &str, zone: Tz) -> std::result::Result<Self, String> {
-        let cron = Cron::from_str(pattern).map_err(|error| error.to_string())?;
+        let cron = Cron::from_str(pattern).map_err(|_| wrong(pattern))?;
         let schedule = Self { cron, text: pattern.trim().to_owned(), zone };
         match schedule.next(DateTime::UNIX_EPOCH) {
             Some(_) => Ok(schedule),
@@ -85,6 +85,44 @@ impl Schedule {
     pub fn describe(&self) -> String {
         format!("{} ({})", self.text, self.zone)
     }
+}
+
+/// The fields of a pattern; the first and the last may be left out.
+const FIELDS: [(&str, &str); 7] = [
+    ("second", "0-59"),
+    ("minute", "0-59"),
+    ("hour", "0-23"),
+    ("day of the month", "1-31"),
+    ("month", "1-12 or JAN-DEC"),
+    ("day of the week", "0-7 or SUN-SAT"),
+    ("year", "1-9999"),
+];
+
+/// What is wrong with a pattern.
+fn wrong(pattern: &str) -> String {
+    let words: Vec<&str> = pattern.split_whitespace().collect();
+    if let [name] = words[..]
+        && name.starts_with('@')
+    {
+        return format!("`{name}` is none of @hourly, @daily, @weekly, @monthly and @yearly");
+    }
+    let fields = match words.len() {
+        5 => &FIELDS[1..6],
+        6 => &FIELDS[..6],
+        7 => &FIELDS[..],
+        0 => return "it is empty".to_owned(),
+        1 => return "it has one field and needs five".to_owned(),
+        others => return format!("it has {others} fields and needs five"),
+    };
+    // The field that is wrong also where all others are right.
+    let is_wrong = |place: usize| {
+        let alone = (0..words.len()).map(|other| if other == place { words[place] } else { "*" });
+        Cron::from_str(&alone.collect::<Vec<_>>().join(" ")).is_err()
+    };
+    let wrong = (0..words.len()).filter(|place| is_wrong(*place));
+    let told: Vec<String> =
+        wrong.map(|place| format!("`{}` is no {} ({})", words[place], fields[place].0, fields[place].1)).collect();
+    if told.is_empty() { "its fields do not go together".to_owned() } else { told.join(", ") }
 }
 
 #[cfg(test)]
@@ -145,5 +183,15 @@ mod tests {
         for pattern in ["", "* * *", "61 * * * *", "every hour", "0 0 30 2 *"] {
             Schedule::new(pattern, Tz::UTC).expect_err(pattern);
         }
+        for (pattern, told) in [
+            ("61 * * * *", "`61` is no minute (0-59)"),
+            ("0 24 * FEBRUARY *", "`24` is no hour (0-23), `FEBRUARY` is no month (1-12 or JAN-DEC)"),
+            ("* * *", "it has 3 fields and needs five"),
+            ("@nightly", "`@nightly` is none of @hourly, @daily, @weekly, @monthly and @yearly"),
+            ("0 0 30 2 *", "it never comes"),
+        ] {
+            assert_eq!(Schedule::new(pattern, Tz::UTC).expect_err(pattern), told);
+        }
+        Schedule::new("@daily", Tz::UTC).expect("a nickname");
     }
 }

@@ -279,7 +279,7 @@ fn the_top_of_a_spec_can_be_wrong() {
             "name: x\nschedule: {cron: 'hourly', timezone: Lisbon}",
             &[
                 "2 schedule.timezone: `Lisbon` is not a time zone (did you mean `Europe/Lisbon`?)",
-                "2 schedule.cron: `hourly` is no cron pattern: Invalid pattern: Pattern must have between 5 and 7 fields. (write minute, hour, day of the month, month and day of the week: `0 * * * *` is every hour)",
+                "2 schedule.cron: `hourly` is no cron pattern: it has one field and needs five (write minute, hour, day of the month, month and day of the week: `0 * * * *` is every hour)",
             ],
         ),
         (

@@ -4,6 +4,7 @@ mod backfill;
 mod completions;
 mod dry_run;
 mod graph;
+mod health;
 mod init;
 mod maintain;
 mod quarantine;
@@ -22,9 +23,11 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
-use cli::{Failure, Printer, log_to_stderr};
+use cli::{Failure, LogArgs, Printer};
 use lake::Clock;
+use lake::report::EXIT_USAGE;
 
 use crate::spec::Project;
 
@@ -36,9 +39,8 @@ struct Cli {
     /// The spec
     #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]
     spec: PathBuf,
-    /// Log more to stderr; twice for details. RUST_LOG overrides
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -61,6 +63,7 @@ enum Command {
     Init(init::Args),
     Run(run::Args),
     Watch(watch::Args),
+    Health(health::Args),
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Graph(graph::Args),
@@ -84,8 +87,8 @@ const BLOCKING_THREADS_MAX: usize = 8192;
 
 /// Reads the arguments, does what they say, and prints what went wrong.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
-    log_to_stderr(cli.verbose);
+    let cli = Cli::try_parse().unwrap_or_else(|error| not_ours(&error));
+    cli.log.begin();
     let printer = Printer;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build() {
@@ -98,6 +101,32 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Commands that only the program of a layer has.
+const OF_LAYERS: [(&str, &str); 8] = [
+    ("account", "silver account"),
+    ("rebuild", "silver rebuild` or `gold rebuild"),
+    ("verify", "silver verify`, `gold verify` or `orchestrator table verify"),
+    ("reingest", "bronze reingest"),
+    ("explain", "gold explain"),
+    ("as-of", "gold as-of"),
+    ("check", "gold check"),
+    ("snapshot", "gold snapshot"),
+];
+
+/// Says what is wrong with the arguments, and which program has a command that this one has not; ends the process.
+fn not_ours(error: &clap::Error) -> ! {
+    let named = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) => name.as_str(),
+        _ => error.exit(),
+    };
+    // There is nowhere left to say that stderr is closed.
+    let _ = error.print();
+    if let Some((_, program)) = OF_LAYERS.iter().find(|(name, _)| *name == named) {
+        Printer.note(&format!("hint: `{program}` does that, by the same spec\n"));
+    }
+    std::process::exit(i32::from(EXIT_USAGE))
+}
+
 async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
     let project = || Project::load(&cli.spec);
     let clock = Clock::of_program();
@@ -107,7 +136,8 @@ async fn dispatch(cli: &Cli, printer: &Printer) -> Result<u8, Failure> {
         }
         Command::Init(args) => init::run(&cli.spec, args, printer),
         Command::Run(args) => run::run(&project()?, args, clock, printer).await,
-        Command::Watch(args) => watch::run(project()?, args, clock, printer).await,
+        Command::Watch(args) => watch::run(&cli.spec, args, clock, printer).await,
+        Command::Health(args) => health::run(args, printer).await,
         Command::Validate(args) => validate::run(&cli.spec, args, printer).await,
         Command::DryRun(args) => dry_run::run(&Project::load_with_tables(&cli.spec).await?, args, clock, printer).await,
         Command::Graph(args) => graph::run(&project()?, args, printer),

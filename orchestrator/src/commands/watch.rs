@@ -1,15 +1,18 @@
 //! `orchestrator watch`: runs whenever files arrive, and by the clock.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
 use bronze::watch::Intervals;
 use lake::Clock;
 use lake::report::{EXIT_DONE, RunSummary};
 use lake::spec::Duration;
 
+use crate::health::{Health, serve};
 use crate::run::{Place, stops};
 use crate::spec::Project;
-use crate::watch::{Listener, Over, watch};
+use crate::watch::{Listener, Outside, Over, SpecFile, watch};
 use cli::{Failure, Output, Printer};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Watch the landing zone and run what new files touch, or everything by `schedule`, until it is stopped
 ///
@@ -38,12 +41,17 @@ pub(super) struct Args {
     /// List the folders this often although events tell of changes, in case some were lost
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     rescan: Duration,
+    /// Answer whether the watch is alive (`/healthz`) and ready (`/readyz`) by HTTP at this address
+    #[arg(long, env = "PIPELINES_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// What is printed on stdout: nothing, or the summary of each run
     #[arg(long, value_enum, default_value = "table")]
     output: Output,
 }
 
-pub(super) async fn run(project: Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
+pub(super) async fn run(file: &Path, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
+    let mut spec = SpecFile::of(file);
+    let project = Project::load(file)?;
     let usual = Intervals::default();
     let intervals = Intervals {
         rescan: args.rescan.as_std(),
@@ -57,16 +65,28 @@ pub(super) async fn run(project: Project, args: &Args, clock: Clock, printer: &P
     }
     let mut listener = Told { printer: *printer, output: args.output };
     let mut stop = stops();
+    let health = Health::new(clock.clone());
+    if let Some(address) = args.listen {
+        let address = serve(address, health.clone()).await?;
+        printer.note(&format!("health is told at http://{address}/healthz and /readyz\n"));
+    }
     let (mut project, mut other) = (project, None);
     loop {
-        let begun = begin(&project, args, &clock, intervals, &mut stop, &mut listener).await;
+        let (stop, listener) = (&mut stop, &mut listener);
+        let outside = Outside { intervals, spec: &mut spec, health: &health, stop, listener };
+        let begun = begin(&project, args, &clock, outside).await;
         match (begun, other.take()) {
-            (Ok(Over::Stopped), _) => return Ok(EXIT_DONE),
+            (Ok(Over::Stopped), _) => {
+                health.stops();
+                return Ok(EXIT_DONE);
+            }
             (Ok(Over::Reloaded(new)), _) => other = Some(std::mem::replace(&mut project, *new)),
             // What the new spec asks for cannot be watched: the old one could.
             (Err(failure), Some(old)) => {
                 printer.failure(&failure);
-                printer.note("the watch goes on with the old spec\n");
+                let may_pass = spec.not_watched(&failure, clock.now());
+                let again = if may_pass { "; the new one is tried again" } else { "" };
+                printer.note(&format!("the watch goes on with the old spec{again}\n"));
                 project = old;
             }
             (Err(failure), None) => return Err(failure),
@@ -74,17 +94,10 @@ pub(super) async fn run(project: Project, args: &Args, clock: Clock, printer: &P
     }
 }
 
-async fn begin(
-    project: &Project,
-    args: &Args,
-    clock: &Clock,
-    intervals: Intervals,
-    stop: &mut UnboundedReceiver<()>,
-    listener: &mut Told,
-) -> Result<Over, Failure> {
+async fn begin(project: &Project, args: &Args, clock: &Clock, outside: Outside<'_>) -> Result<Over, Failure> {
     let chosen = project.select(&args.select)?;
     let place = Place::open(project, args.landing.as_deref(), clock.clone())?;
-    Ok(watch(project, place, &chosen, intervals, stop, listener).await?)
+    Ok(watch(project, place, &chosen, outside).await?)
 }
 
 struct Told {

@@ -15,6 +15,8 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     asked: BTreeMap<TableName, DateTime<Utc>>,
+    /// Those of them that are asked for because they failed.
+    again: BTreeSet<TableName>,
     /// After failures nothing is run before this moment, and how many came in a row.
     resting: Option<(DateTime<Utc>, u32)>,
     /// From the start of one run to that of the next, at least.
@@ -30,6 +32,7 @@ impl Agenda {
 
     /// Asks for a run of a task from `at` on. Asked twice, the later word counts: what changed again is not complete.
     pub(super) fn ask(&mut self, task: &TableName, at: DateTime<Utc>) {
+        self.again.remove(task);
         self.asked.insert(task.clone(), at);
     }
 
@@ -59,7 +62,13 @@ impl Agenda {
         let due: BTreeSet<TableName> =
             self.asked.iter().filter(|(_, at)| **at <= now).map(|(task, _)| task.clone()).collect();
         self.asked.retain(|task, _| !due.contains(task));
+        self.again.retain(|task| !due.contains(task));
         due
+    }
+
+    /// The tasks that are asked for because they failed.
+    pub(super) fn again(&self) -> BTreeSet<TableName> {
+        self.again.clone()
     }
 
     /// A run of `tasks` failed in a way that may pass: they are run again after a wait, which is returned.
@@ -68,7 +77,10 @@ impl Agenda {
         let wait = RETRY.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
         self.resting = Some((now + delta(wait), failures + 1));
         for task in tasks {
-            self.asked.entry(task.clone()).or_insert(now);
+            if !self.asked.contains_key(task) {
+                self.asked.insert(task.clone(), now);
+                self.again.insert(task.clone());
+            }
         }
         wait
     }
@@ -127,7 +139,9 @@ mod tests {
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
         agenda.ask(&task("b"), at(1));
         assert_eq!((agenda.next(), agenda.take(at(299)).len()), (Some(at(300)), 0), "arrivals do not hammer a store");
+        assert_eq!(agenda.again(), [task("a")].into(), "what arrived did not fail");
         assert_eq!(agenda.take(at(300)), [task("a"), task("b")].into());
+        assert_eq!(agenda.again(), [].into());
         agenda.succeeded();
         agenda.ask(&task("b"), at(301));
         assert_eq!(agenda.next(), Some(at(301)));

@@ -1,12 +1,18 @@
-//! Runs what new files touch, and everything at the moments of a schedule, for as long as nobody says stop.
+//! Runs what new files touch, and everything when a schedule, a table or the time that passes asks for it, for as long as
+//! nobody says stop.
 //!
-//! One loop owns everything: it hears the watcher and the signals, asks the agenda and the schedule what is due, looks
-//! whether the spec has changed, and runs one run at a time. A run that fails ends nothing: what may pass is tried again after a growing wait, the rest waits for the next
-//! files.
+//! One loop owns everything: it hears the watcher and the signals, asks what is due, looks whether the spec has changed,
+//! and runs one run at a time. A run that fails ends nothing: what may pass is tried again after a growing wait, the rest
+//! waits for what starts the next.
 
 mod agenda;
+mod because;
+#[cfg(test)]
+mod long_tests;
+mod pace;
 mod reload;
 mod story;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -17,20 +23,22 @@ use std::time::Duration;
 use bronze::SourcePlan;
 use bronze::plan::Clean;
 use bronze::watch::{Intervals, Watcher};
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use lake::report::{RunSummary, TaskOutcome, TaskStatus};
-use lake::run::Meter;
 use lake::spec::FileArrival;
 use lake::{Error, Result, Retry, TableName};
-use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::run::{Finished, Observer, Place, Request, run};
+use crate::health::Health;
+use crate::run::{Finished, Place, Request, Silent, run};
 use crate::spec::Project;
 use crate::tools::history;
 use agenda::Agenda;
-use reload::SpecFile;
+use because::Because;
+use pace::Pace;
+pub(crate) use reload::SpecFile;
 use story::Story;
+use tables::Tables;
 use ticks::Ticks;
 
 /// Where `clean_source` is on, files that may go are looked for though nothing arrives: as often as the retention is
@@ -57,51 +65,67 @@ pub(crate) enum Over {
     Reloaded(Box<Project>),
 }
 
-/// Watches the folders of the chosen sources and runs them, with what reads them, until `stop` says so or the spec
-/// changes.
+/// What a watch has to do with outside of its project.
+pub(crate) struct Outside<'a> {
+    /// How often folders and tables are looked at.
+    pub(crate) intervals: Intervals,
+    /// The spec as it was when the project was loaded.
+    pub(crate) spec: &'a mut SpecFile,
+    /// Who is asked whether the watch is well.
+    pub(crate) health: &'a Health,
+    /// A message ends the watch.
+    pub(crate) stop: &'a mut UnboundedReceiver<()>,
+    /// Where it tells what happens.
+    pub(crate) listener: &'a mut dyn Listener,
+}
+
+/// Watches what starts runs of the chosen tasks and runs them, until `stop` says so or the spec changes.
 ///
 /// # Errors
-/// When the landing zone and the storage are the same folder.
+/// When the landing zone and the storage are the same folder, nothing can start a run, or the event log cannot be read.
 pub(crate) async fn watch(
     project: &Project,
     mut place: Place,
     chosen: &BTreeSet<TableName>,
-    intervals: Intervals,
-    stop: &mut UnboundedReceiver<()>,
-    listener: &mut dyn Listener,
+    outside: Outside<'_>,
 ) -> Result<Over> {
+    let Outside { intervals, spec, health, stop, listener } = outside;
     let sources: Vec<SourcePlan> = project
         .tasks
         .iter()
         .filter(|task| chosen.contains(&task.name))
         .filter_map(|task| task.job.source().cloned())
         .collect();
-    let header = &project.header;
-    if sources.is_empty() && header.schedule.is_none() {
+    let (header, trigger) = (&project.header, &project.header.trigger);
+    let clock = place.lake.clock().clone();
+    let pace = Pace::new(trigger, clock.now());
+    let has_others = header.schedule.is_some() || trigger.table_update.is_some() || pace.is_asked_for();
+    if sources.is_empty() && !has_others {
         return Err(Error::spec("no bronze source is among the chosen tasks: there is nothing to watch"));
     }
-    let clock = place.lake.clock().clone();
-    let (watcher, notices) = match header.starts_on_files && !sources.is_empty() {
-        true => {
+    let arrival = trigger.file_arrival.filter(|_| !sources.is_empty());
+    let (watcher, notices) = match arrival {
+        Some(_) => {
             let made = Watcher::new(&place.landing, place.lake.root(), sources.clone(), intervals, clock.clone())?;
             place.sightings = made.0.sightings();
             (Some(made.0), made.1)
         }
-        false => (None, Vec::new()),
+        None => (None, Vec::new()),
     };
-    let story = Story { zone: header.timezone };
-    let tasks: Vec<_> = project.tasks.iter().filter(|task| chosen.contains(&task.name)).collect();
-    if watcher.is_some() {
-        listener.say(&story.begins(clock.now(), &place.landing.to_string(), &tasks));
-    }
-    if let Some(schedule) = &header.schedule {
-        listener.say(&story.scheduled(clock.now(), schedule));
-    }
     let last = match &header.schedule {
         Some(_) => history::last_tick(&place.lake, &header.name).await?,
         None => None,
     };
-    let arrival = header.trigger.file_arrival;
+    let story = Story { zone: header.timezone, has_times: !cli::logs_are_json() };
+    let tasks: Vec<_> = project.tasks.iter().filter(|task| chosen.contains(&task.name)).collect();
+    if watcher.is_some() {
+        listener.say(&story.begins(clock.now(), &place.landing.to_string(), &tasks));
+    }
+    for line in story.starts(clock.now(), header) {
+        listener.say(&line);
+    }
+    let arrival = arrival.unwrap_or_default();
+    let tables = trigger.table_update.clone();
     let mut watch = Watch {
         project,
         chosen,
@@ -110,8 +134,12 @@ pub(crate) async fn watch(
         watcher,
         agenda: Agenda::new(arrival.min_time_between_triggers.as_std()),
         ticks: Ticks::new(header.schedule.clone(), last, clock.now()),
-        spec: SpecFile::of(&project.file),
+        tables: tables.map(|update| Tables::new(update, project.folder.clone(), intervals.poll)),
+        pace,
+        owed: None,
+        spec,
         spec_seen_at: clock.now(),
+        health,
         place,
         story,
         listener,
@@ -121,6 +149,7 @@ pub(crate) async fn watch(
         is_idle: false,
     };
     watch.tell(&notices);
+    health.begins(&watch.place.lake, &project.file);
     let over = watch.until_over().await;
     let line = match over {
         Over::Stopped => watch.story.ends(clock.now(), watch.runs),
@@ -140,8 +169,13 @@ struct Watch<'a> {
     watcher: Option<Watcher>,
     agenda: Agenda,
     ticks: Ticks,
-    spec: SpecFile,
+    tables: Option<Tables>,
+    pace: Pace,
+    /// The moment of the schedule whose run has failed in a way that may pass.
+    owed: Option<DateTime<Utc>>,
+    spec: &'a mut SpecFile,
     spec_seen_at: DateTime<Utc>,
+    health: &'a Health,
     story: Story,
     listener: &'a mut dyn Listener,
     stop: &'a mut UnboundedReceiver<()>,
@@ -155,10 +189,14 @@ impl Watch<'_> {
     async fn until_over(&mut self) -> Over {
         // What landed, and moments that passed, while nobody watched.
         let missed = self.ticks.take(self.now());
-        if (self.watcher.is_some() || missed.is_some()) && self.run(Because::Start(missed)).await {
+        self.look_at_tables().await;
+        let starts = self.watcher.is_some() || self.tables.is_some() || self.pace.is_asked_for();
+        if (starts || missed.is_some()) && self.run(Because::Start(missed)).await {
             return Over::Stopped;
         }
         loop {
+            self.health.turned();
+            self.look_at_tables().await;
             self.schedule();
             self.say_idle();
             let now = self.now();
@@ -169,7 +207,8 @@ impl Watch<'_> {
                     return Over::Reloaded(Box::new(project));
                 }
             }
-            let next = [self.agenda.next(), self.cleaning().map(|(at, _)| at), self.ticks.next()];
+            let (tables, cleaning) = (self.tables.as_ref().map(Tables::next), self.cleaning().map(|(at, _)| at));
+            let next = [self.agenda.next(), cleaning, self.ticks.next(), tables, self.pace.next()];
             let rest = next.into_iter().flatten().min().map_or(NEVER, |next| (next - now).to_std().unwrap_or_default());
             let clock = self.place.lake.clock().clone();
             tokio::select! {
@@ -180,7 +219,7 @@ impl Watch<'_> {
                         return Over::Stopped;
                     }
                 }
-                () = clock.beat(SPEC_LOOKED_AT) => {}
+                () = clock.beat(self.health.turns_within(SPEC_LOOKED_AT)) => {}
                 () = seen(self.watcher.as_ref()) => {
                     if let Some(watcher) = &mut self.watcher {
                         let notices = watcher.look().await;
@@ -193,9 +232,10 @@ impl Watch<'_> {
 
     /// The spec as it is now, when it has changed and is right; what is wrong with it is told once.
     fn reload(&mut self) -> Option<Project> {
-        match self.spec.changed()? {
+        match self.spec.changed(self.now())? {
             Ok(project) => Some(project),
             Err(failure) => {
+                self.health.spec_is_refused();
                 let line = self.story.not_reloaded(self.now(), &failure);
                 self.listener.say(&line);
                 None
@@ -220,9 +260,22 @@ impl Watch<'_> {
     }
 
     fn say_idle(&mut self) {
-        if self.agenda.next().is_none() && !self.is_idle {
+        if self.agenda.next().is_none() && !self.is_idle && !self.pace.is_continuous() {
             self.is_idle = true;
-            let line = self.story.idle(self.now(), self.watcher.is_some(), self.ticks.next());
+            let next = [self.ticks.next(), self.pace.next()].into_iter().flatten().min();
+            let line = self.story.idle(self.now(), self.watcher.is_some(), self.tables.is_some(), next);
+            self.listener.say(&line);
+        }
+    }
+
+    /// Looks whether tables that others write have new versions.
+    async fn look_at_tables(&mut self) {
+        let told = match &mut self.tables {
+            Some(tables) => tables.look(&self.place.lake).await,
+            None => return,
+        };
+        for text in told {
+            let line = self.story.trouble(self.now(), &text);
             self.listener.say(&line);
         }
     }
@@ -250,11 +303,12 @@ impl Watch<'_> {
     /// Runs what is due, unless a closer look finds it changing still. True when the watch was stopped meanwhile.
     async fn due(&mut self) -> bool {
         let now = self.now();
-        if let Some(tick) = self.ticks.take(now) {
+        if let Some(because) = self.whole(now) {
             // It takes what is complete, whoever asked for it.
             self.agenda.take(now);
-            return self.run(Because::Tick(tick)).await;
+            return self.run(because).await;
         }
+        let again = self.agenda.again();
         let mut due = self.agenda.take(now);
         for table in &due {
             if let Some(watcher) = &mut self.watcher {
@@ -265,12 +319,25 @@ impl Watch<'_> {
         let now = self.now();
         due.retain(|table| self.is_ready(table, now));
         if !due.is_empty() {
-            return self.run(Because::Files(due)).await;
+            let because = match due.is_subset(&again) {
+                true => Because::Again(due, self.owed),
+                false => Because::Files(due),
+            };
+            return self.run(because).await;
         }
         match self.cleaning().filter(|(at, _)| *at <= now) {
             Some((_, table)) => self.run(Because::Cleaning(table)).await,
             None => false,
         }
+    }
+
+    /// What starts a run of everything now.
+    fn whole(&mut self, now: DateTime<Utc>) -> Option<Because> {
+        if let Some(tick) = self.ticks.take(now) {
+            return Some(Because::Tick(tick));
+        }
+        let tables = self.tables.as_ref().and_then(|tables| tables.take(now));
+        tables.map(Because::Tables).or_else(|| self.pace.take(now))
     }
 
     /// The source whose files are next to be looked at because some may be cleared away, and when.
@@ -295,101 +362,100 @@ impl Watch<'_> {
 
     /// One run. True when the watch was stopped meanwhile.
     async fn run(&mut self, because: Because) -> bool {
-        let line = self.story.run_starts(self.now(), &because);
-        self.listener.say(&line);
-        self.is_idle = false;
+        let started = self.now();
+        // Runs that follow one another are told of when they have done something.
+        let is_told = because != Because::Continuous;
+        if is_told {
+            let line = self.story.run_starts(started, &because);
+            self.listener.say(&line);
+            self.is_idle = false;
+        }
         self.runs += 1;
-        let now = self.now();
-        self.agenda.started(now);
+        self.agenda.started(started);
         let (sources, chosen) = self.work_of(&because);
-        self.ran_at.extend(sources.into_iter().map(|source| (source, now)));
-        let (tell, heard) = mpsc::unbounded_channel();
-        let mut quiet = Quiet;
-        let mut stopped = false;
-        let request = Request { always_waits: true, trigger: because.to_json(), ..Request::of(&chosen) };
-        let Finished { summary, recorded } = {
-            let mut running = std::pin::pin!(run(self.project, &self.place, request, heard, &mut quiet));
-            loop {
-                tokio::select! {
-                    biased;
-                    finished = &mut running => break finished,
-                    Some(()) = self.stop.recv() => {
-                        stopped = true;
-                        // The run listens until its end.
-                        let _ = tell.send(());
-                    }
-                }
-            }
-        };
+        self.ran_at.extend(sources.into_iter().map(|source| (source, started)));
+        if let Some(tables) = self.tables.as_mut().filter(|_| because.is_whole()) {
+            tables.started(started);
+        }
+        self.health.runs(true);
+        let (Finished { summary, recorded }, stopped) = self.carry_out(&because, &chosen).await;
         let now = self.now();
-        let line = self.story.run_ends(now, &summary, stopped);
-        self.listener.say(&line);
-        self.listener.ran(&summary);
+        self.health.ran(&summary);
+        if is_told || summary.status() != TaskStatus::UpToDate {
+            let line = self.story.run_ends(now, &summary, stopped);
+            tracing::error_span!("run", run_id = summary.run).in_scope(|| self.listener.say(&line));
+            self.listener.ran(&summary);
+        }
         if let Err(error) = recorded {
             let line = self.story.not_recorded(now, &error);
             self.listener.say(&line);
         }
-        if !stopped {
-            self.follow_up(&summary, now);
+        if let Some(tables) = &mut self.tables {
+            tables.ended(&summary);
+        }
+        if because.is_whole() {
+            self.pace.ended(started, now, &summary);
+        }
+        if !stopped && !self.pace.is_continuous() {
+            self.follow_up(&because, &summary, now);
         }
         stopped
+    }
+
+    /// Runs, and listens meanwhile; also whether the watch was stopped.
+    async fn carry_out(&mut self, because: &Because, chosen: &BTreeSet<TableName>) -> (Finished, bool) {
+        let (tell, heard) = mpsc::unbounded_channel();
+        // A watch tells of a run by its end; of failed attempts in the log.
+        let mut quiet = Silent;
+        let mut stopped = false;
+        let request = Request { always_waits: true, trigger: because.to_json(), ..Request::of(chosen) };
+        let clock = self.place.lake.clock().clone();
+        let mut running = std::pin::pin!(run(self.project, &self.place, request, heard, &mut quiet));
+        loop {
+            tokio::select! {
+                biased;
+                finished = &mut running => return (finished, stopped),
+                Some(()) = self.stop.recv() => {
+                    stopped = true;
+                    self.health.stops();
+                    // The run listens until its end.
+                    let _ = tell.send(());
+                }
+                () = clock.beat(self.health.turns_within(SPEC_LOOKED_AT)) => self.health.turned(),
+            }
+        }
     }
 
     /// The sources that a run looks at, and its tasks.
     fn work_of(&self, because: &Because) -> (BTreeSet<TableName>, BTreeSet<TableName>) {
         let sources = match because {
-            Because::Start(_) | Because::Tick(_) => {
+            Because::Files(sources) | Because::Again(sources, _) => sources.clone(),
+            Because::Cleaning(source) => [source.clone()].into(),
+            _ => {
                 let all = self.sources.iter().map(|source| source.table.clone()).collect();
                 return (all, self.chosen.clone());
             }
-            Because::Files(sources) => sources.clone(),
-            Because::Cleaning(source) => [source.clone()].into(),
         };
         let with_dependents = self.project.graph.with_dependents(&sources);
         let chosen = with_dependents.intersection(self.chosen).cloned().collect();
         (sources, chosen)
     }
 
-    /// Tries again later what may pass; the rest waits for the next files.
-    fn follow_up(&mut self, summary: &RunSummary, now: DateTime<Utc>) {
+    /// Tries again later what may pass; the rest waits for what starts the next run.
+    fn follow_up(&mut self, because: &Because, summary: &RunSummary, now: DateTime<Utc>) {
         let may_pass = |task: &&TaskOutcome| {
             task.status == TaskStatus::Failed && task.error.as_ref().is_some_and(|error| error.retry() != Retry::Never)
         };
         let failed: BTreeSet<TableName> = summary.tasks.iter().filter(may_pass).map(|task| task.task.clone()).collect();
         if failed.is_empty() {
             self.agenda.succeeded();
+            self.owed = None;
             return;
         }
+        self.owed = because.tick().or(self.owed);
         let wait = self.agenda.failed(&failed, now);
         let line = self.story.again_in(now, wait);
         self.listener.say(&line);
-    }
-}
-
-/// What starts a run.
-enum Because {
-    /// The watch begins; a moment of the schedule was missed, or none.
-    Start(Option<DateTime<Utc>>),
-    /// A moment of the schedule.
-    Tick(DateTime<Utc>),
-    /// These sources have files.
-    Files(BTreeSet<TableName>),
-    /// Files of this source may go.
-    Cleaning(TableName),
-}
-
-impl Because {
-    /// For the event log.
-    fn to_json(&self) -> Value {
-        let moment = |at: &DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
-        match self {
-            Self::Start(missed) => json!({"kind": "start", "tick": missed.as_ref().map(moment)}),
-            Self::Tick(tick) => json!({"kind": "schedule", "tick": moment(tick)}),
-            Self::Files(sources) => {
-                json!({"kind": "file_arrival", "sources": sources.iter().map(ToString::to_string).collect::<Vec<_>>()})
-            }
-            Self::Cleaning(source) => json!({"kind": "clean_source", "sources": [source.to_string()]}),
-        }
     }
 }
 
@@ -398,22 +464,5 @@ async fn seen(watcher: Option<&Watcher>) {
     match watcher {
         Some(watcher) => watcher.wait().await,
         None => std::future::pending().await,
-    }
-}
-
-/// A watch tells of a run by its end; of a failed attempt in the log.
-struct Quiet;
-
-impl Observer for Quiet {
-    fn started(&mut self, _: &TableName, _: &Meter) {}
-
-    fn retrying(&mut self, task: &TableName, attempt: u32, wait: Duration, error: &Error) {
-        tracing::warn!(%task, attempt, wait_ms = wait.as_millis(), %error, "an attempt failed");
-    }
-
-    fn ended(&mut self, _: &TaskOutcome) {}
-
-    fn stopping(&mut self, running: usize) {
-        tracing::info!(running, "the run was asked to stop");
     }
 }

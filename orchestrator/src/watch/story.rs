@@ -8,19 +8,25 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use cli::Failure;
 use lake::report::{RunSummary, TaskOutcome, TaskState, TaskStatus, counted, duration, many, thousands};
-use lake::spec::Schedule;
+use lake::spec::{Header, UpdateCondition};
 use lake::{Error, Layer, TableName};
 
-use super::Because;
+use super::because::Because;
 use crate::spec::{Job, Task};
 
-/// Lines about a watch, each with the time of day in the zone of the pipeline.
+/// Lines about a watch.
 pub(super) struct Story {
+    /// The zone of the pipeline.
     pub(super) zone: Tz,
+    /// Whether lines begin with the time of day in that zone.
+    pub(super) has_times: bool,
 }
 
 impl Story {
     fn line(&self, now: DateTime<Utc>, text: &str) -> String {
+        if !self.has_times {
+            return format!("{text}\n");
+        }
         format!("{}  {text}\n", now.with_timezone(&self.zone).format("%H:%M:%S"))
     }
 
@@ -63,9 +69,27 @@ impl Story {
         self.line(now, &text)
     }
 
-    /// Runs start by the clock.
-    pub(super) fn scheduled(&self, now: DateTime<Utc>, schedule: &Schedule) -> String {
-        self.line(now, &format!("runs by the schedule {}; Ctrl-C ends the watch", schedule.describe()))
+    /// What starts runs beside files.
+    pub(super) fn starts(&self, now: DateTime<Utc>, header: &Header) -> Vec<String> {
+        let trigger = &header.trigger;
+        let schedule = header.schedule.as_ref().map(|schedule| format!("by the schedule {}", schedule.describe()));
+        let tables = trigger.table_update.as_ref().map(|update| {
+            let names: Vec<String> = update.tables.iter().map(ToString::to_string).collect();
+            let word = if update.condition == UpdateCondition::AllUpdated { "all" } else { "any" };
+            match &names[..] {
+                [name] => format!("when {name} has a new version"),
+                _ => format!("when {word} of {} have a new version", names.join(", ")),
+            }
+        });
+        let every = trigger.periodic.map(|every| format!("every {every}"));
+        let continuous = trigger.continuous.then(|| "one after the other".to_owned());
+        let all = [schedule, tables, every, continuous].into_iter().flatten();
+        all.map(|text| self.line(now, &format!("runs {text}; Ctrl-C ends the watch"))).collect()
+    }
+
+    /// Something could not be looked at.
+    pub(super) fn trouble(&self, now: DateTime<Utc>, text: &str) -> String {
+        self.line(now, text)
     }
 
     /// The spec has changed.
@@ -95,6 +119,10 @@ impl Story {
             Because::Start(Some(missed)) => format!("(what is there, and the missed {})", self.moment(*missed)),
             Because::Tick(tick) => format!("(the schedule, {})", self.moment(*tick)),
             Because::Files(sources) => format!("(files): {}", of(sources)),
+            Because::Tables(tables) => format!("(new versions of {})", tables.join(", ")),
+            Because::Periodic => "(the time has come)".to_owned(),
+            Because::Continuous => "(the run before has ended)".to_owned(),
+            Because::Again(tasks, _) => format!("(what failed): {}", of(tasks)),
             Because::Cleaning(source) => format!("(files that may go): {}", of(&[source.clone()].into())),
         };
         self.line(now, &format!("run started {text}"))
@@ -149,13 +177,18 @@ impl Story {
     }
 
     /// Nothing is on its way.
-    pub(super) fn idle(&self, now: DateTime<Utc>, for_files: bool, tick: Option<DateTime<Utc>>) -> String {
-        let text = match (for_files, tick) {
-            (true, Some(tick)) => format!("waiting for files, or {}", self.moment(tick)),
-            (false, Some(tick)) => format!("waiting for {}", self.moment(tick)),
-            (_, None) => "waiting for files".to_owned(),
-        };
-        self.line(now, &text)
+    pub(super) fn idle(
+        &self,
+        now: DateTime<Utc>,
+        for_files: bool,
+        for_tables: bool,
+        next: Option<DateTime<Utc>>,
+    ) -> String {
+        let files = for_files.then(|| "files".to_owned());
+        let tables = for_tables.then(|| "new versions of tables".to_owned());
+        let next = next.map(|next| self.moment(next));
+        let waits: Vec<String> = [files, tables, next].into_iter().flatten().collect();
+        self.line(now, &format!("waiting for {}", waits.join(", or ")))
     }
 
     /// The watch is over.
@@ -215,7 +248,7 @@ mod tests {
 
     #[test]
     fn arrivals_say_what_they_wait_for() {
-        let story = Story { zone: Tz::Europe__Lisbon };
+        let story = Story { zone: Tz::Europe__Lisbon, has_times: true };
         let file = |again, whole| Notice::File {
             table: TableName::bronze("s"),
             path: "in/a.csv".into(),
@@ -237,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_run_is_told_by_what_it_did() {
-        let story = Story { zone: Tz::UTC };
+        let story = Story { zone: Tz::UTC, has_times: true };
         let table = TableName::bronze("s");
         let report = TaskReport {
             state: TaskState::Changed,

@@ -14,7 +14,8 @@ use lake::{Clock, TableName};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Listener, Over, watch};
+use super::{Listener, Outside, Over, SpecFile, watch};
+use crate::health::Health;
 use crate::run::Place;
 use crate::spec::Project;
 
@@ -67,13 +68,18 @@ impl Listener for Life<'_> {
 
 /// Watches until `end`; what it told, and how many rows landed meanwhile.
 async fn until(folder: &Path, clock: &Clock, end: DateTime<Utc>) -> (Vec<String>, usize) {
-    let project = Project::load(&folder.join("pipelines.yaml")).expect("a spec");
+    let file = folder.join("pipelines.yaml");
+    let mut spec = SpecFile::of(&file);
+    let project = Project::load(&file).expect("a spec");
     let place = Place::open(&project, None, clock.clone()).expect("a place");
     let chosen: BTreeSet<TableName> = project.tasks.iter().map(|task| task.name.clone()).collect();
     let (stop, mut heard): (_, UnboundedReceiver<()>) = unbounded_channel();
     let landing = folder.join("landing");
     let mut life = Life { landing: &landing, clock: clock.clone(), end, stop, runs: 0, rows: 0, lines: Vec::new() };
-    let over = watch(&project, place, &chosen, Intervals::default(), &mut heard, &mut life).await.expect("a watch");
+    let health = Health::new(clock.clone());
+    let (intervals, stop) = (Intervals::default(), &mut heard);
+    let outside = Outside { intervals, spec: &mut spec, health: &health, stop, listener: &mut life };
+    let over = watch(&project, place, &chosen, outside).await.expect("a watch");
     assert!(matches!(over, Over::Stopped));
     (life.lines, life.rows)
 }
