@@ -23,6 +23,10 @@ use crate::names::RunId;
 
 /// The folder of the leases below the storage root.
 pub(crate) const FOLDER: &str = "_state/leases";
+/// What the names of the slots of runs begin with.
+const RUN: &str = "run-";
+/// The slot of repairs.
+const REPAIR: &str = "repair";
 /// How long a lease counts after its holder was last heard of.
 const COUNTS_FOR: TimeDelta = TimeDelta::seconds(60);
 /// How often a holder is heard of.
@@ -83,12 +87,24 @@ impl Lease {
         let holder = Holder::this(run, what, lake.clock().now());
         let mut others = Vec::new();
         for slot in 1..=slots.max(1) {
-            match take(lake, slot, &holder).await? {
+            match take(lake, &format!("{RUN}{slot}"), &holder).await? {
                 Ok(lease) => return Ok(Answer::Held(lease)),
                 Err(other) => others.push(other),
             }
         }
         Ok(Answer::Busy(others))
+    }
+
+    /// Asks for the lease to repair, of which there is one: two repairs of a run would both go on where its record ended.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the store fails.
+    pub async fn ask_to_repair(lake: &Lake, run: &RunId) -> Result<Answer> {
+        let holder = Holder::this(run, "repair", lake.clock().now());
+        Ok(match take(lake, REPAIR, &holder).await? {
+            Ok(lease) => Answer::Held(lease),
+            Err(other) => Answer::Busy(vec![other]),
+        })
     }
 
     /// The leases to run that are held now.
@@ -101,7 +117,8 @@ impl Lease {
         }
         let listed = lake.root().store().list_with_delimiter(Some(&FOLDER.into())).await?;
         let mut holders = Vec::new();
-        for slot in listed.common_prefixes {
+        let is_run = |slot: &Path| slot.filename().is_some_and(|name| name.starts_with(RUN));
+        for slot in listed.common_prefixes.into_iter().filter(is_run) {
             let last = numbers(lake, &slot).await?.into_iter().max().unwrap_or(0);
             let newest = read(lake, &slot, last).await?;
             holders.extend(newest.filter(|entry| entry.counts(lake.clock().now())).map(|entry| entry.holder));
@@ -176,8 +193,8 @@ impl Entry {
 }
 
 /// Takes a slot, or says who holds it.
-async fn take(lake: &Lake, slot: u16, holder: &Holder) -> Result<Result<Lease, Holder>> {
-    let folder = Path::from(format!("{FOLDER}/run-{slot}"));
+async fn take(lake: &Lake, slot: &str, holder: &Holder) -> Result<Result<Lease, Holder>> {
+    let folder = Path::from(format!("{FOLDER}/{slot}"));
     for attempt in 1.. {
         let numbers = numbers(lake, &folder).await?;
         let last = numbers.iter().max().copied().unwrap_or(0);

@@ -1,13 +1,14 @@
 //! A run in the event log: its begin, its end, and what its tasks came to. Every program that runs tasks notes these.
 
+use chrono::NaiveDate;
 use serde_json::{Value, json};
 
 use super::render::counted;
 use super::summary::{EXIT_DONE, RunSummary, TaskOutcome, TaskStatus};
 use crate::events::{Events, Level};
 
-/// A run, or another attempt of it, begins. Details: `name`, `spec`, `tasks`, `program`, `attempt` from 1 on, and
-/// `full_refresh`, the tasks whose tables are made anew.
+/// A run, or another attempt of it, begins. Details: `name`, `spec`, `tasks`, `program`, `attempt` from 1 on,
+/// `full_refresh`, the tasks whose tables are made anew, `date`, the day that snapshots record, and `trigger`.
 pub const RUN_STARTED: &str = "run_started";
 /// A run ends. Details: those of the summary without the tasks, and how many tasks ended how.
 pub const RUN_ENDED: &str = "run_ended";
@@ -29,23 +30,26 @@ pub struct Attempt<'a> {
     pub number: u64,
     /// The tasks whose tables are made anew.
     pub anew: &'a [String],
+    /// The day that snapshots record, where it is not the present one.
+    pub date: Option<NaiveDate>,
     /// What started it; null for a person.
     pub trigger: Value,
 }
 
 /// Notes the begin of a run of a pipeline by `program`, with the tasks that are to run.
 pub fn run_started(events: &Events, program: &str, name: &str, spec: &str, tasks: &[String]) {
-    attempt_started(events, &Attempt { program, name, spec, tasks, number: 1, anew: &[], trigger: Value::Null });
+    let (anew, date, trigger) = (&[][..], None, Value::Null);
+    attempt_started(events, &Attempt { program, name, spec, tasks, number: 1, anew, date, trigger });
 }
 
 /// The same of an attempt of a run.
 pub fn attempt_started(events: &Events, attempt: &Attempt<'_>) {
-    let Attempt { program, name, spec, tasks, number, anew, trigger } = attempt;
+    let Attempt { program, name, spec, tasks, number, anew, date, trigger } = attempt;
     let what = if *number > 1 { "repair" } else { "run" };
     let message = format!("{what} of {}", counted(tasks.len(), "task"));
     let details = json!({
         "name": name, "spec": spec, "tasks": tasks, "program": program, "attempt": number, "full_refresh": anew,
-        "trigger": trigger,
+        "date": date.map(|date| date.to_string()), "trigger": trigger,
     });
     events.record(None, RUN_STARTED, Level::Info, message, details);
 }
@@ -71,6 +75,7 @@ pub fn run_ended(events: &Events, summary: &RunSummary) {
         object.remove("tasks");
         object.insert("rows_in".into(), json!(summary.rows_in()));
         object.insert("quarantined".into(), json!(summary.quarantined()));
+        object.insert("refused_files".into(), json!(summary.refused()));
         object.insert("task_count".into(), json!(summary.tasks.len()));
         for status in TaskStatus::ALL {
             object.insert(format!("tasks_{}", status.as_str()), json!(summary.count(status)));

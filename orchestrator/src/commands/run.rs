@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use chrono::NaiveDate;
 use lake::report::EXIT_FAILED;
 use lake::{Clock, Error, Layer, TableName};
 
@@ -9,6 +10,7 @@ use super::dry_run;
 use crate::run::{Place, Request, for_stderr, run as run_tasks, stops};
 use crate::spec::{Job, Project, Selection};
 use cli::{Failure, Output, Printer};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Run the pipeline: what is new, through all layers
 ///
@@ -24,6 +26,10 @@ pub(super) struct Args {
     /// `--select`
     #[arg(long, value_name = "TASK", value_delimiter = ',')]
     full_refresh: Vec<String>,
+    /// The day that snapshots record (default: today), with their sources as they were at the end of that day; all other
+    /// tasks do what they always do
+    #[arg(long, value_name = "DAY", conflicts_with = "dry_run")]
+    date: Option<NaiveDate>,
     /// Read files from here instead of the spec's `landing`
     #[arg(long, value_name = "DIR")]
     landing: Option<String>,
@@ -40,6 +46,7 @@ const EXAMPLES: &str = "Examples:
   orchestrator run --select +gold.daily_sales           one model and all that it needs
   orchestrator run --select silver --exclude silver.orders+
   orchestrator run --full-refresh silver.orders         made anew; what reads it follows
+  orchestrator run --date 2024-05-01                    snapshots record that day
   orchestrator run --landing ./archive/2024-05 --output json";
 
 pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &Printer) -> Result<u8, Failure> {
@@ -50,7 +57,26 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     if args.dry_run {
         return dry_run::show(project, &place, &chosen, &anew, args.output, printer).await;
     }
-    carry_out(project, &place, Request { anew, ..Request::of(&chosen) }, args.output, printer).await
+    let date = args.date.map(|date| day(project, &chosen, date, place.lake.clock())).transpose()?;
+    carry_out(project, &place, Request { anew, date, ..Request::of(&chosen) }, stops(), args.output, printer).await
+}
+
+/// The day that the snapshots of a run are to record.
+///
+/// # Errors
+/// [`lake::ErrorKind::Spec`] when it is to come, or there are none.
+fn day(project: &Project, chosen: &BTreeSet<TableName>, date: NaiveDate, clock: &Clock) -> Result<NaiveDate, Error> {
+    let is_snapshot = |name: &TableName| matches!(project.task(name).map(|task| &task.job), Some(Job::Gold(plan)) if plan.model().is_none());
+    if !chosen.iter().any(is_snapshot) {
+        let error = Error::spec("no snapshot is among the chosen tasks, and `--date` says which day they record");
+        return Err(error.hint("a snapshot is a gold table with `snapshot_of`"));
+    }
+    let (zone, today) = (project.header.timezone, clock.today(project.header.timezone));
+    if date > today {
+        let error = Error::spec(format!("{date} is to come: in {zone} today is {today}"));
+        return Err(error.hint("take a day that is over, or today"));
+    }
+    Ok(date)
 }
 
 /// Runs, prints the summary, and says which exit code that is.
@@ -58,10 +84,11 @@ pub(super) async fn carry_out(
     project: &Project,
     place: &Place,
     request: Request<'_>,
+    stop: UnboundedReceiver<()>,
     output: Output,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    let finished = run_tasks(project, place, request, stops(), for_stderr().as_mut()).await;
+    let finished = run_tasks(project, place, request, stop, for_stderr().as_mut()).await;
     let summary = &finished.summary;
     printer.data(&match output {
         Output::Table => summary.to_text(),

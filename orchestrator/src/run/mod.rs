@@ -12,19 +12,22 @@ mod turn;
 mod units;
 
 #[cfg(test)]
+mod date_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use bronze::watch::Sightings;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use lake::events::Level;
 use lake::report::{RunSummary, TaskOutcome, TaskStatus, record};
 use lake::run::RunContext;
 use lake::{Clock, Context, Lake, Result, Root, RunId, TableName};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tracing::Instrument;
 
 use crate::maintain::{after_run, round};
 use crate::spec::Project;
@@ -39,7 +42,7 @@ pub(crate) use policy::Policy;
 pub(crate) use progress::{Silent, for_stderr};
 pub(crate) use run_if::RunIf;
 pub(crate) use signals::stops;
-pub(crate) use turn::{Turn, turn, while_held};
+pub(crate) use turn::{Turn, repair_turn, turn, while_held};
 
 /// A run has waited for its turn. Details: `for`, whom it waited for one after the other, and `seconds`.
 const RUN_WAITED: &str = "run_waited";
@@ -87,6 +90,8 @@ pub(crate) struct Request<'a> {
     pub(crate) chosen: &'a BTreeSet<TableName>,
     /// Those of them whose tables are made anew.
     pub(crate) anew: BTreeSet<TableName>,
+    /// The day that snapshots record; `None` for the present one.
+    pub(crate) date: Option<NaiveDate>,
     /// The run that is repaired; `None` for a new one.
     pub(crate) repairs: Option<Repaired>,
     /// True when it waits for its turn though `queue` is false.
@@ -109,7 +114,8 @@ pub(crate) struct Repaired {
 impl<'a> Request<'a> {
     /// A new run of some tasks.
     pub(crate) fn of(chosen: &'a BTreeSet<TableName>) -> Self {
-        Self { chosen, anew: BTreeSet::new(), repairs: None, always_waits: false, trigger: Value::Null }
+        let (anew, date, repairs) = (BTreeSet::new(), None, None);
+        Self { chosen, anew, date, repairs, always_waits: false, trigger: Value::Null }
     }
 }
 
@@ -118,13 +124,26 @@ pub(crate) async fn run(
     project: &Project,
     place: &Place,
     request: Request<'_>,
+    stop: UnboundedReceiver<()>,
+    progress: &mut dyn Observer,
+) -> Finished {
+    let context = match &request.repairs {
+        None => RunContext::new(&place.lake),
+        Some(repaired) => RunContext::repairing(&place.lake, repaired.run.clone(), repaired.events),
+    };
+    let span = context.span();
+    carry_out(project, place, request, context, stop, progress).instrument(span).await
+}
+
+async fn carry_out(
+    project: &Project,
+    place: &Place,
+    request: Request<'_>,
+    context: RunContext,
     mut stop: UnboundedReceiver<()>,
     progress: &mut dyn Observer,
 ) -> Finished {
-    let (context, what) = match &request.repairs {
-        None => (RunContext::new(&place.lake), "run"),
-        Some(repaired) => (RunContext::repairing(&place.lake, repaired.run.clone(), repaired.events), "repair"),
-    };
+    let what = if request.repairs.is_some() { "repair" } else { "run" };
     let mut waited_for = Vec::new();
     let asked_at = place.lake.clock().now();
     let waits = |others: &str| {
@@ -181,6 +200,7 @@ impl Begun<'_> {
             tasks: &names,
             number: request.repairs.as_ref().map_or(1, |repaired| repaired.attempt),
             anew: &anew,
+            date: request.date,
             trigger: request.trigger.clone(),
         };
         record::attempt_started(&self.context.events, &attempt);

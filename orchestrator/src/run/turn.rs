@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lake::lease::{Answer, Holder, Lease};
 use lake::spec::Header;
-use lake::{Lake, RunId};
+use lake::{Lake, Result, RunId};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// How often a run that waits asks again.
@@ -28,11 +28,32 @@ pub(crate) async fn turn(
     run: &RunId,
     what: &str,
     stop: &mut UnboundedReceiver<()>,
+    waits: impl FnMut(&str),
+) -> Turn {
+    wait(async || Lease::ask(lake, header.max_concurrent_runs, run, what).await, header.queue, lake, stop, waits).await
+}
+
+/// Waits until a run may be repaired: one repair at a time reads what a run has left, and goes on with its record.
+pub(crate) async fn repair_turn(
+    header: &Header,
+    lake: &Lake,
+    run: &RunId,
+    stop: &mut UnboundedReceiver<()>,
+    waits: impl FnMut(&str),
+) -> Turn {
+    wait(async || Lease::ask_to_repair(lake, run).await, header.queue, lake, stop, waits).await
+}
+
+async fn wait(
+    ask: impl AsyncFn() -> Result<Answer>,
+    queue: bool,
+    lake: &Lake,
+    stop: &mut UnboundedReceiver<()>,
     mut waits: impl FnMut(&str),
 ) -> Turn {
     let mut told = String::new();
     loop {
-        let others = match Lease::ask(lake, header.max_concurrent_runs, run, what).await {
+        let others = match ask().await {
             Ok(Answer::Held(lease)) => return Turn::Now(Some(lease)),
             Ok(Answer::Busy(others)) => others.iter().map(Holder::to_string).collect::<Vec<_>>().join(" and "),
             Err(error) => {
@@ -40,7 +61,7 @@ pub(crate) async fn turn(
                 return Turn::Now(None);
             }
         };
-        if !header.queue {
+        if !queue {
             return Turn::Taken(others);
         }
         if others != told {

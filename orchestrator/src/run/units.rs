@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bronze::Told;
+use chrono::NaiveDate;
 use chrono_tz::Tz;
 use futures::FutureExt;
 use lake::session::Engine;
@@ -31,7 +32,7 @@ pub(super) fn units(project: &Project, place: &Place, request: &Request<'_>) -> 
             written: lake.written().clone(),
             work: match request.anew.contains(&task.name) {
                 true => anew(task, place, lake, project.header.timezone),
-                false => work(task, place, lake, project.header.timezone),
+                false => work(task, place, lake, project.header.timezone, request.date),
             },
         }
     };
@@ -73,7 +74,8 @@ fn disabled_needs(project: &Project, task: &Task, chosen: &BTreeSet<TableName>) 
     project.graph.needs(&task.name).into_iter().filter(is_left_out).count()
 }
 
-fn work(task: &Task, place: &Place, lake: Lake, zone: Tz) -> Work {
+/// What a task does; `date` is the day that a snapshot records, where it is not the present one.
+fn work(task: &Task, place: &Place, lake: Lake, zone: Tz, date: Option<NaiveDate>) -> Work {
     match &task.job {
         Job::Bronze(plan) => {
             let (plan, landing) = (Arc::new(plan.as_ref().clone()), place.landing.clone());
@@ -99,7 +101,15 @@ fn work(task: &Task, place: &Place, lake: Lake, zone: Tz) -> Work {
             let plan = Arc::new(plan.as_ref().clone());
             Arc::new(move |context| {
                 let (plan, lake) = (Arc::clone(&plan), lake.clone());
-                async move { gold::run(&lake, &plan, &context, zone).await }.boxed_local()
+                async move {
+                    match (plan.as_ref(), date) {
+                        (gold::Plan::Snapshot(plan), Some(date)) => {
+                            gold::record(&lake, plan, &context, zone, date).await
+                        }
+                        (plan, _) => gold::run(&lake, plan, &context, zone).await,
+                    }
+                }
+                .boxed_local()
             })
         }
     }
@@ -131,6 +141,6 @@ fn anew(task: &Task, place: &Place, lake: Lake, zone: Tz) -> Work {
                 async move { gold::run(&lake, &plan, &context, zone).await }.boxed_local()
             })
         }
-        Job::Bronze(_) => work(task, place, lake, zone),
+        Job::Bronze(_) => work(task, place, lake, zone, None),
     }
 }

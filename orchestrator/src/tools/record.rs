@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use lake::TableName;
 use lake::report::record::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
 use lake::report::{RunSummary, TaskStatus, WIDTH, counted, size};
 use serde_json::{Value, json};
 
 use super::history::Event;
-use super::outcome::{duration, outcome, text};
+use super::outcome::{duration, outcome, refused, text};
 use crate::run::TASK_STARTED;
 
 /// Bronze has appended a batch. Details: `files`, those that it took, and more.
@@ -30,6 +30,8 @@ pub(crate) struct Recorded {
     pub(crate) attempts: u64,
     /// What it was started as: `orchestrator`, a layer, `backfill`.
     pub(crate) program: String,
+    /// The day that snapshots were to record, where it was not that of the run.
+    pub(crate) date: Option<NaiveDate>,
     started_at: Option<DateTime<Utc>>,
     spec: String,
     end: Option<Value>,
@@ -53,6 +55,7 @@ impl Recorded {
             events: 0,
             attempts: 0,
             program: String::new(),
+            date: None,
             started_at: None,
             spec: String::new(),
             end: None,
@@ -92,6 +95,7 @@ impl Recorded {
             self.program = text(&details["program"]);
         }
         self.spec = text(&details["spec"]);
+        self.date = details["date"].as_str().and_then(|date| date.parse().ok());
         self.anew.extend(texts(&details["full_refresh"]));
         for task in texts(&details["tasks"]) {
             self.ended.remove(&task);
@@ -125,6 +129,11 @@ impl Recorded {
             matches!(status, Some(TaskStatus::Succeeded | TaskStatus::UpToDate | TaskStatus::Excluded))
         };
         self.tasks().into_iter().filter(|name| !is_done(name)).collect()
+    }
+
+    /// How many files it refused.
+    pub(crate) fn refused(&self) -> usize {
+        self.ended.values().map(refused).sum()
     }
 
     /// True for a task that was to make its table anew.
