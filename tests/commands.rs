@@ -189,3 +189,44 @@ fn the_table_of_a_run_names_every_task_and_keeps_stdout_clean() {
     let again = project.orchestrator(&["run"]).expect(0);
     assert!(again.stdout.to_lowercase().contains("nothing"), "{}", again.story());
 }
+
+#[test]
+fn commands_of_a_layer_are_told_with_their_program() {
+    let project = two_chains();
+    for (command, program) in
+        [("account", "`silver account`"), ("rebuild", "`gold rebuild`"), ("explain", "`gold explain`")]
+    {
+        let outcome = project.orchestrator(&[command]).expect(2);
+        assert!(
+            outcome.stderr.contains("unrecognized subcommand") && outcome.stderr.contains("hint: "),
+            "{}",
+            outcome.story()
+        );
+        assert!(outcome.stderr.contains(program), "{}", outcome.story());
+    }
+    let unknown = project.orchestrator(&["wtach"]).expect(2);
+    assert!(unknown.stderr.contains("'watch'") && !unknown.stderr.contains("hint: `"), "{}", unknown.story());
+}
+
+#[test]
+fn a_quarantine_that_was_never_needed_is_empty() {
+    let project = two_chains();
+    project.run();
+    assert!(!project.exists("quarantine.a_feed"));
+    let rows = project.query("SELECT refused_by, reason FROM quarantine.a_feed");
+    assert_eq!(rows.len(), 0);
+    let unknown = project.orchestrator(&["query", "SELECT * FROM quarantine.a"]).expect(2);
+    assert!(unknown.stderr.contains("there is no table `quarantine.a`"), "{}", unknown.story());
+}
+
+#[test]
+fn a_date_is_for_snapshots() {
+    let project = two_chains();
+    let none = project.orchestrator(&["run", "--date", "2024-05-01"]).expect(2);
+    assert!(none.stderr.contains("no snapshot is among the chosen tasks"), "{}", none.story());
+    project.respec(&format!("{SPEC}  days: {{snapshot_of: silver.a}}\n"));
+    let later = project.orchestrator(&["run", "--date", "2999-01-01"]).expect(2);
+    assert!(later.stderr.contains("2999-01-01 is to come"), "{}", later.story());
+    project.orchestrator(&["run", "--date", "yesterday"]).expect(2);
+    assert!(!project.exists("bronze.a_feed"), "nothing was run");
+}

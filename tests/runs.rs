@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use crate::processes::start_held;
-use crate::support::program::Running;
+use crate::support::program::{self, Running};
 use crate::support::project::{Project, summary_of};
+use crate::support::watching::Watching;
 
 const SPEC: &str = "
 name: small
@@ -112,6 +113,60 @@ fn a_repair_runs_what_failed_and_what_depends_on_it_by_the_present_spec() {
     let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
     assert_eq!(list.as_array().map(Vec::len), Some(1), "a repair is no run of its own: {list}");
     assert_eq!((list[0]["attempts"].as_u64(), list[0]["status"].as_str()), (Some(2), Some("succeeded")));
+}
+
+#[test]
+fn two_repairs_at_once_are_one_after_the_other() {
+    let project = Project::new(&format!("{SPEC}max_concurrent_runs: 4\n"));
+    land(&project, "1", "10");
+    let (run, _held) = held(&project, "gold_data_written");
+    let is_told = || project.orchestrator(&["runs", "show", "latest"]).code == Some(0);
+    assert!((0..500).any(|_| is_told()), "the begin of the run was never written");
+    let mut child = run.into_child();
+    child.kill().expect("kill -9");
+    child.wait().expect("an end");
+    let id = shown(&project, "latest")["run_id"].as_str().expect("an id").to_owned();
+    let args = ["repair", &id, "--output", "json"];
+    let (first, hold) = start_held(&project, "orchestrator", &args, "gold_data_written:hold");
+    let second = program::start("orchestrator", project.path(), &["repair", &id], None).into_child();
+    let mut second = Watching::new(second);
+    second.expect(&["waiting for the repair of run ", &id]);
+    drop(hold);
+    first.wait().expect(0);
+    let second = second.over().expect(0);
+    assert!(second.stdout.contains("needs no repair"), "{}", second.story());
+    assert_eq!(shown(&project, &id)["attempts"], 2);
+    let twice = "SELECT event_number FROM state.event_log GROUP BY run_id, event_number HAVING count(*) > 1";
+    assert_eq!(project.query(twice).len(), 0, "events of two repairs are mixed");
+}
+
+#[test]
+fn a_refused_file_is_told_as_one_everywhere() {
+    let project = Project::new(SPEC);
+    land(&project, "1", "10");
+    project.land("a/2.csv", b"id,id\n1,2\n", None);
+    let run = project.orchestrator(&["run"]).expect(1);
+    for text in ["bronze.a_feed  refused ", ", 1 file refused, ", "`bronze reingest --files PATH`"] {
+        assert!(run.stdout.contains(text), "{text}: {}", run.story());
+    }
+    let runs = project.orchestrator(&["runs"]).expect(0);
+    assert!(runs.stdout.contains("  refused  "), "{}", runs.story());
+    let status = project.orchestrator(&["status"]).expect(0);
+    let line = status.stdout.lines().find(|line| line.starts_with("bronze.a_feed ")).expect("a line");
+    assert!(line.contains("  1 refused  ") && line.matches("refused").count() == 2, "{line}");
+    let repair = project.orchestrator(&["repair", "latest"]).expect(0);
+    assert!(
+        repair.stdout.contains("but it refused 1 file") && repair.stdout.contains("bronze reingest"),
+        "{}",
+        repair.story()
+    );
+    for outcome in [run, runs, status, repair] {
+        assert!(outcome.stdout.lines().all(|line| line.chars().count() <= 80), "{}", outcome.story());
+    }
+    // A run with nothing new is well again.
+    project.run();
+    let runs = project.orchestrator(&["runs", "--limit", "1"]).expect(0);
+    assert!(runs.stdout.contains("  up to date"), "{}", runs.story());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
 use lake::columns::BATCH_ID;
+use lake::schema::type_name;
 use lake::upsert::DELETE;
 
 /// Aggregates whose result does not depend on the order of rows, whatever they are made of.
@@ -68,7 +69,8 @@ pub(super) fn of_groups(plan: &LogicalPlan, places: Option<&[usize]>, partition_
         Some(places) => {
             let fields = places.iter().map(|place| plan.schema().field(*place));
             for field in fields.filter(|field| !tells(field.data_type())) {
-                reasons.push(format!("`{}` is {}, which does not tell groups", field.name(), field.data_type()));
+                let kind = type_name(field.data_type());
+                reasons.push(format!("`{}` is {kind}, which does not tell groups", field.name()));
             }
             let fields = places.iter().map(|place| plan.schema().field(*place));
             for field in fields.filter(|field| is_text(field.data_type()) && partition_by.contains(field.name())) {

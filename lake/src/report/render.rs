@@ -16,6 +16,10 @@ pub const WIDTH: usize = 80;
 /// Files, notes and the like that are listed for one task; more are counted.
 const LISTED_MAX: usize = 10;
 
+/// What to do about files that were refused.
+const REFUSED_HINT: &str =
+    "hint: land a mended file in its place, or mend the spec and run\n      `bronze reingest --files PATH`\n";
+
 impl RunSummary {
     /// The summary as text of at most [`WIDTH`] characters a line where names allow it; ends with a line break.
     pub fn to_text(&self) -> String {
@@ -34,6 +38,9 @@ impl RunSummary {
             remarks(&mut out, task);
         }
         self.skips(&mut out);
+        if self.refused() > 0 {
+            out.push_str(REFUSED_HINT);
+        }
         let told = secrets::redacted(&out[before..]).into_owned();
         out.replace_range(before.., &told);
         if out.len() > before {
@@ -78,11 +85,25 @@ impl RunSummary {
             excluded => format!(", {excluded} excluded"),
         };
         let (read, quarantined) = (thousands(self.rows_in()), thousands(self.quarantined()));
-        let ended = format!("{changed} changed, {failed} failed{skipped}{excluded}");
+        let refused = match self.refused() {
+            0 => String::new(),
+            refused => format!(", {} refused", counted(refused, "file")),
+        };
+        let ended = format!("{changed} changed, {failed} failed{skipped}{excluded}{refused}");
         let told = format!("{tasks}, {ended}, {read} rows in, {quarantined} quarantined, {elapsed}");
         let head = format!("run {run}:");
-        let gap = if head.len() + 1 + told.len() <= WIDTH { " " } else { "\n  " };
-        format!("{head}{gap}{told}\n")
+        if head.len() + 1 + told.len() <= WIDTH {
+            return format!("{head} {told}\n");
+        }
+        let mut lines = vec!["  ".to_owned()];
+        for part in told.split_inclusive(", ") {
+            match lines.last_mut().filter(|line| line.len() + part.trim_end().len() <= WIDTH) {
+                Some(line) => line.push_str(part),
+                None => lines.push(format!("  {part}")),
+            }
+        }
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+        format!("{head}\n{}\n", lines.join("\n"))
     }
 }
 
@@ -141,6 +162,7 @@ fn time(task: &TaskOutcome) -> String {
 
 fn status_word(task: &TaskOutcome) -> &'static str {
     match task.status {
+        TaskStatus::Succeeded | TaskStatus::UpToDate if task.refused_files() => "refused",
         TaskStatus::Succeeded => "changed",
         TaskStatus::UpToDate => "current",
         TaskStatus::Failed => "failed",

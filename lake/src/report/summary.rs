@@ -131,7 +131,12 @@ impl TaskOutcome {
 
     /// True when this run refused a file of it.
     pub fn refused_files(&self) -> bool {
-        self.report.as_ref().is_some_and(TaskReport::refused_files)
+        self.refused() > 0
+    }
+
+    /// How many files of it this run refused.
+    pub fn refused(&self) -> usize {
+        self.report.as_ref().map_or(0, |report| report.failed_files.iter().filter(|file| file.new).count())
     }
 
     /// The task as JSON, with a key for each figure.
@@ -185,6 +190,11 @@ impl RunSummary {
     /// How many tasks ended so.
     pub fn count(&self, status: TaskStatus) -> usize {
         self.tasks.iter().filter(|task| task.status == status).count()
+    }
+
+    /// How many files this run refused.
+    pub fn refused(&self) -> usize {
+        self.tasks.iter().map(TaskOutcome::refused).sum()
     }
 
     /// Rows that came into the first layer of the run: what the others read are the same rows again.

@@ -57,7 +57,7 @@ fn a_busy_run_fits_eighty_columns() {
         text,
         "\
 task                  status   files  rows in  appended  quar.  ver.    time
-bronze.orders_cdc     changed     24    3,100     3,088     12     4  0.31 s
+bronze.orders_cdc     refused     24    3,100     3,088     12     4  0.31 s
 bronze.products_feed  current      -        -         -      -     2  0.01 s
 
 task               status   rows in  applied  super.  stale  quar.  ver.    time
@@ -78,9 +78,12 @@ silver.web_orders failed after 3 attempts
   Caused by: the disk is full
   hint: make room and run again
 gold.daily_sales skipped: silver.web_orders failed
+hint: land a mended file in its place, or mend the spec and run
+      `bronze reingest --files PATH`
 
 run 20240501T101500-1f2e3d4c:
-  6 tasks, 3 changed, 1 failed, 1 skipped, 3,100 rows in, 22 quarantined, 1.91 s
+  6 tasks, 3 changed, 1 failed, 1 skipped, 1 file refused, 3,100 rows in,
+  22 quarantined, 1.91 s
 "
     );
 }

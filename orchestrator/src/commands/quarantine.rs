@@ -203,8 +203,18 @@ async fn replay_records(project: &Project, args: &Replay, clock: Clock, printer:
     let choice = Choice::of(project, &place.lake, &args.which.wish(), Vec::new()).await?;
     let done = replay::replay(project, &place, &choice).await?;
     let summary = &done.summary;
+    let (sent, again): (u64, u64) = (
+        summary.tasks.iter().map(|task| task.figures().read).sum(),
+        summary.tasks.iter().map(|task| task.figures().quarantined).sum(),
+    );
+    let is_in_vain = sent > 0 && again >= sent;
+    let code = if is_in_vain { EXIT_FAILED } else { summary.exit_code() };
     match args.output {
-        Output::Json => printer.data(&format!("{}\n", summary.to_json()))?,
+        Output::Json => {
+            let mut told = summary.to_json();
+            told["exit_code"] = code.into();
+            printer.data(&format!("{told}\n"))?;
+        }
         Output::Table if summary.tasks.is_empty() => {
             printer.data(&nothing(&place.lake, &args.which, Some(Standing::Open)).await?)?;
         }
@@ -213,14 +223,17 @@ async fn replay_records(project: &Project, args: &Replay, clock: Clock, printer:
     for left in &done.left {
         printer.note(&format!("{left}\n"));
     }
+    if is_in_vain {
+        printer.note("every record was refused again: `orchestrator quarantine list` says what to mend\n");
+    }
     if summary.tasks.iter().any(|task| task.figures().applied + task.figures().appended > 0) {
         printer.note("`orchestrator run` brings what went through to the tables behind\n");
     }
     if let Err(error) = done.recorded {
         printer.note(&error_text(&error.context("the replay is done, but its events were not recorded")));
-        return Ok(summary.exit_code().max(EXIT_FAILED));
+        return Ok(code.max(EXIT_FAILED));
     }
-    Ok(summary.exit_code())
+    Ok(code)
 }
 
 async fn discard_records(project: &Project, args: &Discard, clock: Clock, printer: &Printer) -> Result<u8, Failure> {

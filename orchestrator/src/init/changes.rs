@@ -31,6 +31,8 @@ const OPERATION_NAMES: [&str; 12] = [
     "row_kind",
     "kind",
 ];
+/// Names that may be those of an operation, where its values tell of updates or deletes.
+const VAGUE_OPERATION_NAMES: [&str; 6] = ["flag", "change_flag", "change", "event", "event_type", "record_type"];
 /// Names of columns that mark deleted rows by a value, and by being there.
 const FLAG_NAMES: [&str; 5] = ["is_deleted", "deleted", "_deleted", "isdeleted", "deleted_flag"];
 const DELETED_AT_NAMES: [&str; 5] = ["deleted_at", "deletedat", "delete_time", "deleted_on", "_deleted_at"];
@@ -89,15 +91,18 @@ pub(super) fn deletes(records: &Records) -> Option<Deletes> {
         let columns = records.columns.iter();
         columns.filter(|column| names.contains(&column.name.to_lowercase().as_str())).collect::<Vec<_>>()
     };
-    for column in named(&OPERATION_NAMES) {
+    let operations = [named(&OPERATION_NAMES), named(&VAGUE_OPERATION_NAMES)].concat();
+    for column in operations {
         let Some(values) = column.few(8) else { continue };
+        let is_vague = !OPERATION_NAMES.contains(&column.name.to_lowercase().as_str());
         let values: Vec<String> = values.into_iter().map(str::to_owned).collect();
         let of = |known: &[&str]| -> Vec<String> {
             values.iter().filter(|value| known.contains(&value.to_uppercase().as_str())).cloned().collect()
         };
         let lists: Vec<(&str, Vec<String>)> = OPERATIONS.iter().map(|(name, known)| (*name, of(known))).collect();
         let known: usize = lists.iter().map(|(_, values)| values.len()).sum();
-        if values.is_empty() || known < values.len() {
+        let tells = lists.iter().any(|(name, values)| matches!(*name, "update" | "delete") && !values.is_empty());
+        if values.is_empty() || known < values.len() || (is_vague && !tells) {
             continue;
         }
         // What the sample does not show may come tomorrow, written alike.
@@ -366,5 +371,18 @@ mod tests {
         assert!(are_extracts(&["id".to_owned()], &lists));
         assert!(!are_extracts(&["id".to_owned()], &records(&[&files[0]])));
         assert_eq!(guess("products", &lists).0, ["id"]);
+    }
+
+    #[test]
+    fn a_vague_name_is_an_operation_when_its_values_say_so() {
+        let told = |values: [&str; 3]| {
+            let rows: Vec<String> =
+                values.iter().enumerate().map(|(id, flag)| format!(r#"{{"id":{id},"flag":"{flag}"}}"#)).collect();
+            let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+            deletes(&records(&[&rows])).map(|deletes| deletes.line)
+        };
+        assert_eq!(told(["I", "U", "D"]).as_deref(), Some("op: {column: flag, insert: [I], update: [U], delete: [D]}"));
+        assert_eq!(told(["A", "R", "A"]), None, "active and retired, say");
+        assert_eq!(told(["Y", "N", "Y"]), None);
     }
 }

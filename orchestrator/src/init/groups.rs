@@ -112,7 +112,23 @@ pub(super) fn groups(files: Vec<(PathBuf, String)>, notes: &mut Vec<String>) -> 
         }
     }
     keep_apart(&mut groups);
+    notes.extend(groups.iter().filter_map(other_delimiter));
     groups
+}
+
+/// What to do when the files of a source are not divided alike.
+fn other_delimiter(group: &Group) -> Option<String> {
+    let delimiter = |file: &SampleFile| file.look.csv.as_ref().map(|csv| csv.delimiter.clone());
+    let first = group.files.first()?;
+    let other = group.files.iter().find(|file| delimiter(file) != delimiter(first))?;
+    let (one, two) = (delimiter(first)?, delimiter(other)?);
+    Some(format!(
+        "{} is divided by `{}` and {} by `{}`: a source has one delimiter, so put such files in folders of their own",
+        first.below,
+        one.escape_debug(),
+        other.below,
+        two.escape_debug()
+    ))
 }
 
 /// What the spec calls a format.

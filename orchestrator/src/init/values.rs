@@ -194,6 +194,9 @@ impl Values<'_> {
         let base64 = |value: &&str| value.len().is_multiple_of(4) && value.ends_with('=') && value.len() <= 24;
         let reason = match () {
             () if is_nested => "JSON; a path takes a part of it: `column_names: {city: address.city}`",
+            () if self.values.iter().all(|value| has_decimal_comma(value)) => {
+                "a decimal comma? `select` with `replace(replace(x, '.', ''), ',', '.')` makes a `decimal(18,2)` of it"
+            }
             () if self.values.iter().all(base64) => "base64? a decimal of Debezium would be `decimal_base64(p,s)`",
             () => "",
         };
@@ -283,6 +286,15 @@ fn is_padded(text: &str) -> bool {
     whole.len() > 1 && whole.starts_with('0') && all_digits(whole) && all_digits(fraction)
 }
 
+/// True for `1.234,56` and `0,5`: what much of the world writes, and no number of a spec.
+fn has_decimal_comma(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let Some((whole, fraction)) = unsigned.split_once(',') else { return false };
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut groups = whole.split('.');
+    groups.next().is_some_and(digits) && groups.all(|group| group.len() == 3 && digits(group)) && digits(fraction)
+}
+
 /// True for a number that a double holds to the last digit.
 fn comes_back(text: &str) -> bool {
     let significant = text.bytes().filter(u8::is_ascii_digit).count();
@@ -360,5 +372,20 @@ mod tests {
         let values = ["1", "NULL"].iter().map(|value| Some((*value).to_owned())).collect();
         let told = typed(&Column { name: "x".to_owned(), typed: None, values }, Tz::UTC);
         assert_eq!((told.declaration.as_str(), &told.null_tokens[..]), ("bigint", &["NULL"][..]));
+    }
+
+    #[test]
+    fn a_decimal_comma_is_told_and_no_number() {
+        for (text, is_so) in [
+            ("1.234,56", true),
+            ("-0,5", true),
+            ("12,50", true),
+            ("1,234.56", false),
+            ("a,b", false),
+            ("5", false),
+            ("1.23,4", false),
+        ] {
+            assert_eq!(has_decimal_comma(text), is_so, "{text}");
+        }
     }
 }

@@ -167,9 +167,10 @@ pub(crate) fn list_text(lines: &[Line]) -> String {
     }
     let mut grid = Grid::new();
     grid.column("run", None, Align::Left, lines.iter().map(|line| line.run.clone()));
-    let started = |line: &Line| line.started_at.map(|at| at.format("%Y-%m-%d %H:%M").to_string()).unwrap_or_default();
-    grid.column("started (UTC)", None, Align::Left, lines.iter().map(started));
-    grid.column("status", None, Align::Left, lines.iter().map(|line| line.status().replace('_', " ")));
+    let started = |line: &Line| line.started_at.map(|at| at.format("%m-%d %H:%M").to_string()).unwrap_or_default();
+    // The year stands in the name of the run.
+    grid.column("start (UTC)", None, Align::Left, lines.iter().map(started));
+    grid.column("status", None, Align::Left, lines.iter().map(Line::word));
     if lines.iter().any(|line| line.attempts > 1) {
         grid.column("attempts", Some("att."), Align::Right, lines.iter().map(|line| line.attempts.to_string()));
     }
@@ -192,6 +193,7 @@ pub(crate) fn list_json(lines: &[Line]) -> Value {
             "tasks": line.tasks,
             "rows_in": line.rows_in,
             "quarantined": line.end.as_ref().map(|end| end["quarantined"].clone()),
+            "refused_files": line.end.as_ref().map(|end| end["refused_files"].clone()),
         })
     };
     lines.iter().map(object).collect()
@@ -225,6 +227,15 @@ impl Line {
         self.rows_in += details["rows_in"].as_u64().unwrap_or(0);
         self.seconds += details["seconds"].as_f64().filter(|seconds| *seconds >= 0.0).unwrap_or(0.0);
         self.end = Some(details);
+    }
+
+    /// The status for a person: a run of which only files were refused did not fail.
+    fn word(&self) -> String {
+        let count = |key: &str| self.end.as_ref().and_then(|end| end[key].as_u64()).unwrap_or(0);
+        match (self.status(), count("tasks_failed") + count("tasks_skipped"), count("refused_files")) {
+            ("failed", 0, 1..) => "refused".to_owned(),
+            (status, ..) => status.replace('_', " "),
+        }
     }
 
     /// A run without an end is still at work, or was killed.
@@ -296,9 +307,9 @@ mod tests {
         assert_eq!(
             list_text(&lines),
             "\
-run                       started (UTC)     status      tasks  rows in    time
-20240501T101500-1f2e3d4c  2024-05-01 10:15  up to date      6    5,104  0.12 s
-20240501T101500-0a0b0c0d  2024-05-01 10:15  unfinished      6    5,104       -
+run                       start (UTC)  status      tasks  rows in    time
+20240501T101500-1f2e3d4c  05-01 10:15  up to date      6    5,104  0.12 s
+20240501T101500-0a0b0c0d  05-01 10:15  unfinished      6    5,104       -
 "
         );
         lines[1].is_at_work = true;
@@ -306,6 +317,10 @@ run                       started (UTC)     status      tasks  rows in    time
         assert!(list_text(&lines).contains("at work        2      6    5,104       -\n"), "{}", list_text(&lines));
         let json = list_json(&lines);
         assert_eq!((json[0]["status"].as_str(), json[1]["seconds"].is_null()), (Some("up_to_date"), true));
+        let ended = json!({"status": "failed", "seconds": 1.0, "tasks_failed": 0, "refused_files": 1});
+        let refused = [line("20240501T101500-1f2e3d4c", Some(ended))];
+        assert!(list_text(&refused).contains("  refused  "), "{}", list_text(&refused));
+        assert_eq!(list_json(&refused)[0]["status"], "failed", "as the exit code says");
         assert_eq!(list_text(&[]), "no runs yet\n");
     }
 }

@@ -91,3 +91,9 @@ pub(super) fn text(value: &Value) -> String {
 pub(super) fn duration(seconds: Option<f64>) -> Duration {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
+
+/// How many files a task refused, by what the event log says of its end.
+pub(super) fn refused(details: &Value) -> usize {
+    let files = details["failed_files"].as_array().into_iter().flatten();
+    files.filter(|file| file["new"] == true).count()
+}

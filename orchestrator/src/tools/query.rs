@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use chrono_tz::Tz;
 use datafusion::common::{DataFusionError, SchemaError, TableReference};
+use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ansi;
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use futures::{Stream, StreamExt};
 use lake::session::Engine;
 use lake::spec::{did_you_mean, nearest};
-use lake::{Clock, Error, ErrorKind, Lake, Layer, Result, TableName};
+use lake::{Clock, Error, ErrorKind, Lake, Layer, Result, TableName, quarantine};
 
 use super::travel;
 
@@ -77,6 +78,10 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, 
                 match (place.table(&own).await?, as_of) {
                     (Some(table), None) => session.register_named(&named, &table).await?,
                     (Some(table), Some(as_of)) => travel::register(&place, &session, &named, &table, as_of).await?,
+                    // A quarantine is made when something is refused for the first time.
+                    (None, None) if is_unneeded(&name, planned) => {
+                        session.register_layout(&named, Arc::new(EmptyTable::new(quarantine::schema())))?;
+                    }
                     (None, _) => missing.push(name.to_string()),
                 }
             }
@@ -97,6 +102,11 @@ pub(crate) async fn query(lake: &Lake, planned: &[String], zone: Tz, sql: &str, 
     let is_query = matches!(&statement, Statement::Statement(ansi) if matches!(ansi.as_ref(), Ansi::Query(_)));
     let frame = if is_query { frame.limit(0, rows)? } else { frame };
     frame.execute_stream().await.map(Answer).map_err(|error| plain(error.into()))
+}
+
+/// True for the quarantine of a source of the spec.
+fn is_unneeded(name: &TableName, planned: &[String]) -> bool {
+    name.layer == Layer::Quarantine && planned.contains(&TableName::bronze(&name.name).to_string())
 }
 
 /// Reads the text as one statement.

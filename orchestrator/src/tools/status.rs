@@ -14,6 +14,7 @@ use lake::{Lake, Layer, Result, Table, TableName};
 use serde_json::{Map, Value, json};
 
 use super::history::last_of_tasks;
+use super::outcome::refused;
 use crate::run::Place;
 use crate::spec::{Job, Project, Task};
 
@@ -54,6 +55,8 @@ enum Behind {
 struct Last {
     run: String,
     status: String,
+    /// Files that it refused.
+    refused: usize,
     at: Option<DateTime<Utc>>,
 }
 
@@ -82,6 +85,7 @@ pub(crate) async fn status(project: &Project, place: &Place) -> Result<Status> {
             open: open.get(&name).copied().unwrap_or(0),
             last: last.remove(&name).map(|event| Last {
                 status: event.details["status"].as_str().unwrap_or_default().to_owned(),
+                refused: refused(&event.details),
                 run: event.run,
                 at: event.at,
             }),
@@ -214,6 +218,7 @@ impl Status {
             (None, false) => "never".to_owned(),
             (Some(last), false) => {
                 let word = match last.status.as_str() {
+                    "succeeded" | "up_to_date" if last.refused > 0 => "refused",
                     "succeeded" | "up_to_date" => "ok",
                     other => other,
                 };
@@ -246,7 +251,9 @@ impl Status {
                 "waiting": table.behind.to_json(),
                 "quarantine_open": table.open,
                 "disabled": table.is_disabled,
-                "last_run": last.map(|last| json!({"run_id": last.run, "status": last.status, "at": last.at.map(time)})),
+                "last_run": last.map(|last| json!({
+                    "run_id": last.run, "status": last.status, "refused_files": last.refused, "at": last.at.map(time),
+                })),
             })
         };
         json!({
@@ -271,7 +278,8 @@ mod tests {
         let now: DateTime<Utc> = "2024-05-03T10:15:00Z".parse().expect("a time");
         let at = |text: &str| text.parse::<DateTime<Utc>>().ok();
         let last = |status: &str, text: &str| {
-            Some(Last { run: "20240503T101000-1f2e3d4c".to_owned(), status: status.to_owned(), at: at(text) })
+            let (run, status) = ("20240503T101000-1f2e3d4c".to_owned(), status.to_owned());
+            Some(Last { run, status, refused: 0, at: at(text) })
         };
         let waits = BTreeMap::from([(TableName::silver("orders"), 2)]);
         let tables = vec![

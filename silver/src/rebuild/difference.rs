@@ -1,6 +1,7 @@
 //! What a rebuild changes.
 
 use lake::report::thousands;
+use lake::schema::type_name;
 use lake::{Lake, Result, TableName};
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ impl Difference {
         let is_in = |field: &arrow::datatypes::FieldRef, schema: &arrow::datatypes::Schema| {
             schema.field_with_name(field.name()).is_ok_and(|other| other.data_type() == field.data_type())
         };
-        let named = |field: &arrow::datatypes::FieldRef| format!("{} {}", field.name(), field.data_type());
+        let named = |field: &arrow::datatypes::FieldRef| format!("{} {}", field.name(), type_name(field.data_type()));
         let come = new.fields().iter().filter(|field| !is_in(field, &old)).map(named).collect();
         let gone = old.fields().iter().filter(|field| !is_in(field, &new)).map(named).collect();
         let both: Vec<&str> =
