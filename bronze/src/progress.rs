@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::append::Executed;
 use crate::clean::Cleaned;
 use crate::discover::{Discovery, FoundFile};
-use crate::evolve::FileNote;
+use crate::evolve::{FileNote, delimiter_in};
 use crate::ledger::{Entry, Ledger, Status};
 use crate::plan::SourcePlan;
 
@@ -64,7 +64,7 @@ impl<'a> Progress<'a> {
             self.note(format!("new columns: {}", named(&executed.new_columns)));
         }
         if self.plan.is_delimited() {
-            self.glued(&executed.new_columns);
+            self.glued(&executed.new_columns, executed.had_columns);
         }
         self.columns(&executed.column_notes);
         for (path, reason) in executed.failed {
@@ -74,16 +74,27 @@ impl<'a> Progress<'a> {
         self.done.figures = self.done.figures.and(figures);
     }
 
-    /// Tells of a column whose name holds the names of several: the delimiter is another one.
-    fn glued(&mut self, columns: &[String]) {
+    /// Tells of a column whose name holds the names of several: the delimiter is another one. To begin anew is only
+    /// told where nothing else has been taken.
+    fn glued(&mut self, columns: &[String], had_columns: bool) {
         let delimiter = columns.iter().find_map(|name| Some((name, delimiter_in(name)?)));
         if let Some((name, delimiter)) = delimiter {
-            let shown = delimiter.escape_default();
-            let message = format!(
-                "`{name}` is one column: if `{shown}` divides the fields, say so (`csv: {{delimiter: \"{shown}\"}}`), delete the \
-                 folder of {} and run again",
-                self.plan.table
-            );
+            let (shown, table) = (delimiter.escape_default(), &self.plan.table);
+            let is_told = |name: &String| {
+                let hints = self.plan.schema.hints.iter().map(|hint| &hint.name);
+                hints.chain(&self.plan.partition_columns).any(|told| told.eq_ignore_ascii_case(name))
+            };
+            let all = !had_columns && columns.iter().all(|name| delimiter_in(name).is_some() || is_told(name));
+            let message = match all {
+                true => format!(
+                    "`{name}` is one column: if `{shown}` divides the fields, say so (`csv: {{delimiter: \"{shown}\"}}`), \
+                     delete the folder of {table} and run again"
+                ),
+                false => format!(
+                    "`{name}` is one column: if `{shown}` divides the fields of its file, write that file with the \
+                     delimiter of the others; {table} keeps what it has"
+                ),
+            };
             self.event(
                 "columns_glued",
                 Level::Warning,
@@ -159,11 +170,32 @@ impl<'a> Progress<'a> {
             self.event("folder_missing", Level::Warning, message.clone(), details);
             self.note(format!("{message}: nothing has landed, or `path` is wrong"));
         }
+        self.missed(found);
         if !found.empty.is_empty() {
             self.note(format!("left out until they have content (0 bytes): {}", named(&found.empty)));
         }
         if !found.changing.is_empty() {
             self.note(format!("still being written, left for the next run: {}", named(&found.changing)));
+        }
+    }
+
+    /// Tells of files that `include` does not take: when it takes none, and those that it takes all but for a detail.
+    fn missed(&mut self, found: &Discovery) {
+        let missed = &found.missed;
+        let none = [&found.ready, &found.known].iter().all(|files| files.is_empty())
+            && [&found.empty, &found.changing].iter().all(|paths| paths.is_empty());
+        let near = [&missed.by_case, &missed.by_packing].into_iter().flatten().next();
+        if let Some(example) = missed.other.as_ref().or(near).filter(|_| none) {
+            let there = if missed.files == 1 { "is" } else { "are" };
+            let files = counted(missed.files, "file");
+            self.note(format!("{files} {there} there and none matches `include`: {example}, for one"));
+        }
+        let near = [
+            (&missed.by_case, "`include` matches but for capitals (`[cC][sS][vV]` matches both)"),
+            (&missed.by_packing, "`include` matches but for the ending of a compression (add `*.gz`)"),
+        ];
+        for (paths, why) in near.into_iter().filter(|(paths, _)| !paths.is_empty()) {
+            self.note(format!("not taken, {why}: {}; `exclude` what is meant to stay out", named(paths)));
         }
     }
 
@@ -212,14 +244,6 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// What divides the names of several columns in one.
-fn delimiter_in(name: &str) -> Option<char> {
-    let is_name = |part: &str| {
-        !part.trim().is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ' | '"' | '.'))
-    };
-    [';', '\t', '|', ','].into_iter().find(|delimiter| name.contains(*delimiter) && name.split(*delimiter).all(is_name))
-}
-
 /// Some paths or names for a note.
 pub(crate) fn named(names: &[String]) -> String {
     let mut shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
@@ -227,19 +251,4 @@ pub(crate) fn named(names: &[String]) -> String {
         shown.push_str(&format!(" and {} more", names.len() - NAMED_MAX));
     }
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_column_that_holds_several_names_has_another_delimiter() {
-        assert_eq!(delimiter_in("id;name;unit price"), Some(';'));
-        assert_eq!(delimiter_in("id\tname"), Some('\t'));
-        assert_eq!(delimiter_in("id|name"), Some('|'));
-        assert_eq!(delimiter_in("order_id"), None);
-        assert_eq!(delimiter_in("net|"), None);
-        assert_eq!(delimiter_in("price (EUR; net)"), None);
-    }
 }

@@ -16,8 +16,10 @@ pub struct Source {
     pub include: Vec<String>,
     /// Globs of files to leave out, in addition to the default ones.
     pub exclude: Vec<String>,
-    /// Leave out files and folders whose names start with `_` or `.`, unfinished and side files (`*.tmp`, `*.part`,
-    /// `*.crc`, `*.dfm`, `*.ctrl`, `*.inprogress`) and files of 0 bytes. Default true.
+    /// Leave out files and folders whose names start with `_`, `.` or `~$`, files of 0 bytes, and, unless a glob of
+    /// `include` ends so, unfinished and side files (`*.tmp`, `*.part`, `*.partial`, `*.filepart`, `*.crdownload`,
+    /// `*.inprogress`, `*.copying`, `*._copying_`, `*.swp`, `*~`, `*.crc`, `*.md5`, `*.sha1`, `*.sha256`, `*.dfm`,
+    /// `*.ctrl`, `thumbs.db`, `desktop.ini`, in any case). Default true.
     pub default_excludes: bool,
     /// Take files of folders below `path` as well. Default true.
     pub recursive: bool,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use lake::accounting::Figures;
 use lake::quarantine::{Before, QuarantineWriter};
 use lake::run::RunContext;
@@ -30,7 +30,7 @@ use super::partitioned::add_folders;
 use super::rows::{Origin, table_rows};
 use crate::decode::{Chunk, Counts, Reject, refused};
 use crate::discover::{FoundFile, folder_values};
-use crate::evolve::{Evolution, FileColumns, FileNote};
+use crate::evolve::{Evolution, FileColumns, FileNote, Headers};
 use crate::ledger::Status;
 use crate::plan::SourcePlan;
 
@@ -112,6 +112,9 @@ struct Reading {
     next: AtomicUsize,
     turns: Turns,
     columns: Mutex<Columns>,
+    headers: Headers,
+    /// The header of each file that has one and belongs to the source.
+    met: Mutex<Vec<Option<Vec<String>>>>,
     quarantine: tokio::sync::Mutex<QuarantineWriter>,
     /// What was passed on of each file.
     passed: Vec<Passed>,
@@ -160,11 +163,14 @@ impl Reading {
             Origin { batch: job.batch, file, folders, ingested_us }
         };
         let origins: Vec<Origin> = files.into_iter().map(origin).collect();
+        let (schema, plan) = (job.table.schema(), &job.plan);
         Self {
+            headers: Headers::new(&plan.table, &schema, &plan.schema, &plan.partition_columns),
+            met: Mutex::new(origins.iter().map(|_| None).collect()),
             next: AtomicUsize::new(0),
             turns: Turns::new(origins.len()),
             columns: Mutex::new(Columns {
-                evolution: Evolution::with_rules(&job.table.schema(), &job.plan.schema),
+                evolution: Evolution::with_rules(&schema, &plan.schema),
                 files: origins.iter().map(|_| None).collect(),
             }),
             quarantine: tokio::sync::Mutex::new(quarantine),
@@ -193,6 +199,15 @@ impl Reading {
         })
     }
 
+    /// Holds the header of a file against the columns of its source, before any of its rows is passed on.
+    fn meet(&self, index: usize, header: Option<SchemaRef>) -> Result<()> {
+        let Some(header) = header else { return Ok(()) };
+        let names: Vec<String> = header.fields().iter().map(|field| field.name().clone()).collect();
+        self.headers.check(&names)?;
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(names);
+        Ok(())
+    }
+
     /// Notes how a file ended; what is known of it already stays when it says that the file failed.
     fn end(&self, index: usize, end: Result<Counts, Failed>) {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +234,25 @@ impl Reading {
         self.over.load(Ordering::SeqCst)
     }
 
+    /// Refuses the files of a first batch that do not belong to its source, which only all of them together tell. The
+    /// batch is then read again without them.
+    fn refuse_strangers(&self) -> Result<()> {
+        let mut met = std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_read = |index: usize| {
+            let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+            matches!(ends[index], Some(Ok(_)))
+        };
+        (0..met.len()).filter(|index| !is_read(*index)).for_each(|index| met[index] = None);
+        for (index, error) in self.headers.strangers(&met) {
+            let refusal = failed(error)?;
+            self.ends.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(Err(refusal));
+            self.spoil();
+        }
+        Ok(())
+    }
+
     async fn finish(self, written: Written) -> Result<Pass> {
+        let strangers = self.refuse_strangers();
         let quarantine = self.quarantine.into_inner();
         let fatal = self.fatal.into_inner().unwrap_or_else(PoisonError::into_inner);
         let ends = self.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -236,6 +269,7 @@ impl Reading {
             if let Some(error) = fatal {
                 return Err(error);
             }
+            strangers?;
             for (((origin, end), passed), file) in self.origins.iter().zip(ends).zip(&self.passed).zip(files) {
                 match end {
                     None => return Err(Error::internal(format!("{} was never read", origin.file.path))),

@@ -11,6 +11,7 @@ mod avro;
 mod bytes;
 mod csv;
 mod encoding;
+mod foreign;
 mod json;
 mod names;
 mod parquet;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use chrono::{DateTime, SecondsFormat};
 use lake::{Error, ErrorKind, Result};
 
 pub(crate) use self::again::{Again, again};
@@ -30,7 +32,7 @@ pub(crate) use self::encoding::ENCODING_NAMES;
 pub use self::encoding::Encoding;
 pub use self::json::JsonOptions;
 pub use self::names::DuplicateColumns;
-pub(crate) use self::names::folded;
+pub(crate) use self::names::{folded, shown_name};
 pub use self::parquet::{ParquetDecoder, reader_options};
 
 /// Rows in one chunk at most.
@@ -137,6 +139,11 @@ pub trait Decoder: Send {
 
     /// What was met so far; complete after the last chunk.
     fn counts(&self) -> Counts;
+
+    /// The columns that the first record of the file names, where it does; known with the first chunk, or at the end.
+    fn header(&self) -> Option<SchemaRef> {
+        None
+    }
 }
 
 /// How the text of a file is laid out.
@@ -228,13 +235,18 @@ pub fn refused(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::File, reason)
 }
 
-/// A value that the widest type of its kind cannot hold.
+/// A value that the widest type of its kind cannot hold, or not to the last digit.
 #[derive(Debug, PartialEq, Eq)]
 struct Unfit {
     /// Its 0-based row in the batch.
     row: usize,
     /// The value as text.
     text: String,
+}
+
+/// A moment in nanoseconds since the epoch, to the last digit.
+fn nanos_text(nanos: i64) -> String {
+    DateTime::from_timestamp_nanos(nanos).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
 /// The values that did not fit their column, by row, as JSON objects.

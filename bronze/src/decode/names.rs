@@ -1,10 +1,14 @@
 //! Column names of a file: given where they are missing, and refused where they would lose or shadow a column.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use lake::{Result, columns};
 
 use super::{COLUMNS_MAX, refused};
+
+/// Characters of a name that a message shows at most.
+const SHOWN_CHARS_MAX: usize = 60;
 
 /// What to do with a file that names two columns alike.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +51,7 @@ pub(super) fn column_names(raw: Vec<String>, duplicates: DuplicateColumns) -> Re
 /// Refuses a column that has the name of a technical column, or one that programs cannot read back.
 pub(super) fn check_name(name: &str) -> Result<()> {
     if name.contains('\0') {
-        return Err(refused(format!("the column name {name:?} holds a NUL character")));
+        return Err(refused(format!("the column name {:?} holds a NUL character", shown_name(name))));
     }
     match columns::is_technical(name) {
         false => Ok(()),
@@ -65,11 +69,20 @@ pub(crate) fn folded(name: &str) -> String {
     }
 }
 
+/// A name for a message: what has no header has names of any length.
+pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => Cow::Borrowed(name),
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+    }
+}
+
 fn alike(first_name: &str, first: usize, name: &str, index: usize) -> lake::Error {
     let (first, second) = (first + 1, index + 1);
+    let (first_shown, shown) = (shown_name(first_name), shown_name(name));
     let reason = match first_name == name {
-        true => format!("columns {first} and {second} are both named `{name}`"),
-        false => format!("columns {first} (`{first_name}`) and {second} (`{name}`) differ only in case"),
+        true => format!("columns {first} and {second} are both named `{shown}`"),
+        false => format!("columns {first} (`{first_shown}`) and {second} (`{shown}`) differ only in case"),
     };
     refused(reason).hint("`duplicate_columns: rename` calls the second one `value_2`")
 }
@@ -120,6 +133,8 @@ mod tests {
         assert!(error.to_string().contains("`_Batch_ID`"), "{error}");
         assert!(error.hint_text().is_some());
         assert!(names(&["a\0b"], DuplicateColumns::Fail).is_err());
+        let error = names(&["a\0".repeat(300).as_str()], DuplicateColumns::Fail).expect_err("no name").to_string();
+        assert!(error.len() < 250 && error.contains('…'), "{error}");
         assert!(names(&["_id", "__op", "_airbyte_data"], DuplicateColumns::Fail).is_ok());
     }
 }

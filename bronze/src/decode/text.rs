@@ -6,7 +6,7 @@ use lake::{Error, Result};
 
 use super::bytes::{Bytes, explain};
 use super::encoding::{self, Encoding};
-use super::refused;
+use super::{foreign, refused};
 
 /// Bytes read at a time: what is made of them on the way to a data file stays in the cache of a core.
 const BLOCK_BYTES: u64 = 256 * 1024;
@@ -143,6 +143,9 @@ impl TextReader {
         self.started = true;
         if self.block.starts_with(UTF_32_LE) {
             return Err(refused("the file is UTF-32, which is not read").hint("write it as UTF-8"));
+        }
+        if let Some(refusal) = foreign::refusal(&self.block, self.source.compression()) {
+            return Err(refusal);
         }
         let (encoding, mark) = self.encoding.of_file(&self.block);
         if encoding.is_utf8()

@@ -5,7 +5,28 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use super::below;
 
 /// Endings of files that are unfinished, or that describe others.
-const EXCLUDED_ENDINGS: &[&str] = &[".tmp", ".part", ".crc", ".dfm", ".ctrl", ".inprogress"];
+const EXCLUDED_ENDINGS: &[&str] = &[
+    ".tmp",
+    ".part",
+    ".partial",
+    ".filepart",
+    ".crdownload",
+    ".inprogress",
+    ".copying",
+    "._copying_",
+    ".swp",
+    "~",
+    ".crc",
+    ".md5",
+    ".sha1",
+    ".sha256",
+    ".dfm",
+    ".ctrl",
+];
+/// Names of files that desktops leave behind.
+const EXCLUDED_NAMES: &[&str] = &["thumbs.db", "desktop.ini"];
+/// Endings of compressed files, which say nothing of their content.
+const PACKED_ENDINGS: &[&str] = &[".gz", ".gzip", ".zst", ".zstd", ".bz2"];
 
 /// Which files below a source's folder are its data. Paths are relative to that folder.
 #[derive(Debug, Clone)]
@@ -15,6 +36,21 @@ pub struct Filter {
     default_excludes: bool,
     /// A path for each of the globs that include.
     examples: Vec<String>,
+    /// The globs that include, in small letters.
+    wanted: Vec<String>,
+    /// The same as a set in which capitals mean nothing.
+    in_any_case: Globs,
+}
+
+/// Why the globs that include do not take a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Miss {
+    /// They are about other names.
+    Name,
+    /// It has other capitals.
+    Case,
+    /// It has the ending of a compression more.
+    Packed,
 }
 
 /// Globs of names (those without a slash) and of whole paths.
@@ -29,8 +65,10 @@ impl Filter {
     /// without the default ones. Globs that are none match nothing; see [`Filter::check`].
     pub fn new(include: &[String], exclude: &[String], default_excludes: bool) -> Self {
         let examples = include.iter().map(|glob| example(glob)).collect();
+        let wanted: Vec<String> = include.iter().map(|glob| glob.to_lowercase()).collect();
+        let in_any_case = Globs::new(&wanted);
         let include = (!include.is_empty()).then(|| Globs::new(include));
-        Self { include, exclude: Globs::new(exclude), default_excludes, examples }
+        Self { include, exclude: Globs::new(exclude), default_excludes, examples, wanted, in_any_case }
     }
 
     /// Tells why a text is not a glob.
@@ -43,11 +81,31 @@ impl Filter {
 
     /// True for a file that is data of the source.
     pub fn takes(&self, path: &str) -> bool {
+        self.include.as_ref().is_none_or(|globs| globs.takes(path)) && !self.leaves_out(path)
+    }
+
+    /// Why the globs that include do not take a file that is not left out; `None` for every other file.
+    pub fn miss(&self, path: &str) -> Option<Miss> {
+        if self.include.as_ref().is_none_or(|globs| globs.takes(path)) || self.leaves_out(path) {
+            return None;
+        }
+        let small = path.to_lowercase();
+        let plain = PACKED_ENDINGS.iter().find_map(|ending| small.strip_suffix(ending));
+        Some(match self.in_any_case.takes(&small) {
+            true => Miss::Case,
+            false if plain.is_some_and(|plain| self.in_any_case.takes(plain)) => Miss::Packed,
+            false => Miss::Name,
+        })
+    }
+
+    /// True for what is no data whatever is included: by the spec, or by default where no glob names its ending.
+    fn leaves_out(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let hidden = self.default_excludes
-            && (path.split('/').any(is_hidden) || EXCLUDED_ENDINGS.iter().any(|ending| ends_with(name, ending)));
-        let included = self.include.as_ref().is_none_or(|globs| globs.matches(path, name));
-        included && !hidden && !self.exclude.matches(path, name)
+        let is_wanted = |ending: &str| self.wanted.iter().any(|glob| ends_with(glob, ending));
+        let is_side = EXCLUDED_ENDINGS.iter().any(|ending| ends_with(name, ending) && !is_wanted(ending))
+            || EXCLUDED_NAMES.iter().any(|side| name.eq_ignore_ascii_case(side) && !is_wanted(side));
+        let hidden = self.default_excludes && (is_side || path.split('/').any(is_hidden));
+        hidden || self.exclude.takes(path)
     }
 
     /// True when files below this folder can be data of the source.
@@ -139,7 +197,7 @@ fn example(glob: &str) -> String {
 }
 
 fn is_hidden(name: &str) -> bool {
-    name.starts_with(['_', '.'])
+    name.starts_with(['_', '.']) || name.starts_with("~$")
 }
 
 fn ends_with(name: &str, ending: &str) -> bool {
@@ -170,6 +228,17 @@ mod tests {
             "a.CSV.PART",
             "b.ctrl",
             "c.inprogress",
+            "a.csv.filepart",
+            "a.csv.crdownload",
+            "a.csv.partial",
+            "a.csv.COPYING",
+            "a.csv._COPYING_",
+            "a.csv~",
+            ".a.csv.swp",
+            "a.csv.SHA256",
+            "2024/Thumbs.db",
+            "Desktop.ini",
+            "~$orders.xlsx",
             "_temporary/0/part-1.csv",
             "a/.git/x.csv",
         ];
@@ -179,6 +248,27 @@ mod tests {
         assert!(!all.enters("_temporary") && !all.enters("a/_b") && all.enters("a/b"));
         let everything = Filter::new(&[], &[], false);
         assert!(everything.takes("_SUCCESS") && everything.enters("_temporary") && !everything.skips_empty());
+    }
+
+    #[test]
+    fn an_ending_that_is_named_is_taken() {
+        let named = filter(&["*.PART", "thumbs.db"], &[]);
+        assert!(named.takes("orders.PART") && named.takes("2024/thumbs.db"));
+        assert!(!filter(&["*"], &[]).takes("orders.part") && !named.takes("orders.tmp"));
+        assert!(!filter(&["*.part"], &["old*"]).takes("old.part") && !filter(&["*.part"], &[]).takes("_x.part"));
+    }
+
+    #[test]
+    fn a_file_that_is_included_but_for_its_capitals_or_its_compression_is_told() {
+        let csv = filter(&["*.csv", "in/*.JSON"], &["old*"]);
+        assert_eq!(csv.miss("2024/B.CSV"), Some(Miss::Case));
+        assert_eq!(csv.miss("in/b.json"), Some(Miss::Case));
+        assert_eq!(csv.miss("c.csv.gz"), Some(Miss::Packed));
+        assert_eq!(csv.miss("c.txt"), Some(Miss::Name));
+        for other in ["a.csv", "old.CSV", "_B.CSV", "B.CSV.tmp"] {
+            assert_eq!(csv.miss(other), None, "{other}");
+        }
+        assert_eq!(filter(&[], &[]).miss("a"), None);
     }
 
     #[test]

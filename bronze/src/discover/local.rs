@@ -11,18 +11,20 @@ use std::time::UNIX_EPOCH;
 
 use lake::{Error, ErrorKind, Result};
 
-use super::{FoundFile, Listing, Request, below};
+use super::{FoundFile, Listing, Missed, Request, below};
 
 /// Folders inside folders, at most.
 const DEPTH_MAX: usize = 128;
 
 pub(super) async fn list(root: PathBuf, request: Request) -> Result<Listing> {
     let listed = tokio::task::spawn_blocking(move || {
-        let mut walk = Walk { request: &request, files: Vec::new(), above: Vec::new() };
+        let mut walk = Walk { request: &request, files: Vec::new(), missed: Missed::default(), above: Vec::new() };
         let folder = root.join(&request.folder);
         let prefix = if request.folder.is_empty() { String::new() } else { format!("{}/", request.folder) };
         match std::fs::metadata(&folder) {
-            Err(error) if error.kind() == IoKind::NotFound => return Ok(Listing { files: Vec::new(), missing: true }),
+            Err(error) if error.kind() == IoKind::NotFound => {
+                return Ok(Listing { missing: true, ..Listing::default() });
+            }
             Err(error) => return Err(failed(&folder, error)),
             Ok(metadata) if !metadata.is_dir() => {
                 return Err(Error::spec(format!("the path `{}` of the source is not a folder", request.folder))
@@ -31,7 +33,7 @@ pub(super) async fn list(root: PathBuf, request: Request) -> Result<Listing> {
             Ok(_) => {}
         }
         walk.folder(&folder, &prefix).map_err(|error| failed(&folder, error))?;
-        Ok(Listing { files: walk.files, missing: false })
+        Ok(Listing { files: walk.files, missing: false, missed: walk.missed })
     });
     listed.await.map_err(|error| Error::internal("the listing ended early").with_source(error))?
 }
@@ -39,6 +41,7 @@ pub(super) async fn list(root: PathBuf, request: Request) -> Result<Listing> {
 struct Walk<'a> {
     request: &'a Request,
     files: Vec<FoundFile>,
+    missed: Missed,
     /// The real paths of the folders above, to stop at links that lead back.
     above: Vec<PathBuf>,
 }
@@ -88,10 +91,11 @@ impl Walk<'_> {
                     other => other?,
                 }
             }
-        } else if let Some(metadata) = metadata.filter(Metadata::is_file)
-            && self.request.takes(&path)
-        {
-            self.files.push(found(path, &entry.path(), &metadata));
+        } else if let Some(metadata) = metadata.filter(Metadata::is_file) {
+            match self.request.takes(&path) {
+                true => self.files.push(found(path, &entry.path(), &metadata)),
+                false => self.missed.add(&path, self.request.miss(&path)),
+            }
         }
         Ok(())
     }

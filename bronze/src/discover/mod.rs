@@ -6,14 +6,16 @@
 
 mod filter;
 mod local;
+mod missed;
 mod partitions;
 mod remote;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-pub use self::filter::{Filter, Globs};
+pub use self::filter::{Filter, Globs, Miss};
 pub(crate) use self::local::modified_us;
+use self::missed::Missed;
 pub use self::partitions::{FolderValue, folder_values};
 use crate::plan::SourcePlan;
 use crate::watch::Sightings;
@@ -48,6 +50,8 @@ pub struct Discovery {
     pub changing: Vec<String>,
     /// True when the folder of the source is not there.
     pub missing: bool,
+    /// Files that are there and that `include` does not take.
+    pub missed: Missed,
 }
 
 /// One listing of a source's folder.
@@ -55,6 +59,7 @@ pub struct Discovery {
 pub(crate) struct Listing {
     pub(crate) files: Vec<FoundFile>,
     pub(crate) missing: bool,
+    pub(crate) missed: Missed,
 }
 
 impl FoundFile {
@@ -85,11 +90,11 @@ pub async fn discover(
     sightings: Option<&Sightings>,
     is_known: impl Fn(&FoundFile) -> bool,
 ) -> Result<Discovery> {
-    let listing = list(landing, plan, skip).await?;
-    let mut found = Discovery { missing: listing.missing, ..Discovery::default() };
+    let Listing { files, missing, missed } = list(landing, plan, skip).await?;
+    let mut found = Discovery { missing, missed, ..Discovery::default() };
     let (now, mut wait) = (clock.now(), Duration::ZERO);
     let mut young = HashMap::new();
-    for file in listing.files {
+    for file in files {
         if is_known(&file) {
             sightings.inspect(|sightings| sightings.done(&file));
             found.known.push(file);
@@ -178,6 +183,11 @@ impl Request {
     /// True for a file that a listing of the folder would give.
     pub(crate) fn reaches(&self, path: &str) -> bool {
         self.takes(path) && (self.recursive || below(&self.folder, path).is_none_or(|below| !below.contains('/')))
+    }
+
+    /// Why a file that is listed is none of the source's, when `include` is the reason.
+    fn miss(&self, path: &str) -> Option<Miss> {
+        below(&self.folder, path).and_then(|below| self.filter.miss(below)).filter(|_| !self.skips(path))
     }
 
     fn skips(&self, path: &str) -> bool {

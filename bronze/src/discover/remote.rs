@@ -17,8 +17,15 @@ pub(super) async fn list(store: Arc<dyn ObjectStore>, request: &Request) -> Resu
         true => store.list(prefix.as_ref()).try_collect::<Vec<_>>().await.context(name)?,
         false => store.list_with_delimiter(prefix.as_ref()).await.context(name)?.objects,
     };
-    let files = objects.into_iter().filter(|object| request.takes(object.location.as_ref())).map(found).collect();
-    Ok(Listing { files, missing: false })
+    let mut listing = Listing::default();
+    for object in objects {
+        let path = object.location.as_ref();
+        match request.takes(path) {
+            true => listing.files.push(found(object)),
+            false => listing.missed.add(path, request.miss(path)),
+        }
+    }
+    Ok(listing)
 }
 
 fn found(object: ObjectMeta) -> FoundFile {

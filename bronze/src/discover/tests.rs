@@ -128,6 +128,23 @@ fn only_data_below_the_folder_is_found() {
 }
 
 #[test]
+fn files_that_no_glob_takes_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for path in ["in/a.csv", "in/B.CSV", "in/c.csv.gz", "in/d.txt", "in/.e.txt", "in/f.csv.tmp", "other/g.txt"] {
+        write(folder.path(), path, "x");
+    }
+    let found = found(folder.path(), &plan("path: in, settle: 0s, include: ['*.csv']"), Duration::ZERO);
+    assert_eq!(names(&found.ready), ["in/a.csv"]);
+    let missed = Missed {
+        files: 3,
+        by_case: vec!["in/B.CSV".to_owned()],
+        by_packing: vec!["in/c.csv.gz".to_owned()],
+        other: Some("in/d.txt".to_owned()),
+    };
+    assert_eq!(found.missed, missed);
+}
+
+#[test]
 fn links_are_followed_and_never_in_circles() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "real/a.csv", "x");

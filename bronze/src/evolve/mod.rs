@@ -5,6 +5,7 @@
 //! does not have, the source's `schema_evolution_mode` says; the first batch of a table always brings its columns.
 
 mod fit;
+mod headers;
 mod notes;
 
 use std::collections::HashMap;
@@ -18,6 +19,8 @@ use lake::{Error, ErrorKind, Result, TableName, columns};
 
 pub(crate) use self::fit::with_member;
 use self::fit::{fit, rescue};
+pub use self::headers::Headers;
+pub(crate) use self::headers::delimiter_in;
 pub use self::notes::FileNote;
 use crate::decode::{COLUMNS_MAX, folded, refused};
 use crate::spec::SchemaEvolutionMode;

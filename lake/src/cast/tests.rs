@@ -38,21 +38,60 @@ fn decimals_keep_every_digit_or_are_named() {
 
 #[test]
 fn whole_numbers_are_whole_and_in_range() {
-    let column = text(&[Some("18446744073709551615"), Some("-9223372036854775808"), Some("1.0"), None, Some("x")]);
+    let column = text(&[Some("18446744073709551615"), Some("-9223372036854775808"), Some("1.5"), None, Some("x")]);
     let Cast { array, bad } = cast(&column, ColumnType::Bigint, UTC);
     assert_eq!(array.null_count(), 4);
     let reasons: Vec<_> = bad.iter().map(|(_, reason)| reason.as_str()).collect();
     assert_eq!(
         reasons,
-        ["`18446744073709551615` is out of range for bigint", "`1.0` is not a bigint", "`x` is not a bigint"]
+        [
+            "`18446744073709551615` is out of range for bigint",
+            "`1.5` is not a bigint: it has a fraction",
+            "`x` is not a bigint"
+        ]
     );
 }
 
 #[test]
-fn floats_are_finite() {
-    let column = text(&[Some("1.5"), Some("NaN"), Some("inf"), Some("1e999"), Some("-2e3")]);
-    let Cast { bad, .. } = cast(&column, ColumnType::Double, UTC);
-    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2, 3]);
+fn a_whole_number_is_one_however_it_is_written() {
+    let numbers =
+        ["1.0", "-10.00", "1e3", "1.7040672E15", "+7.", "120e-1", "9223372036854775807.0", "007", "-0", "0e999"];
+    let column = text(&numbers.map(Some));
+    let Cast { array, bad } = cast(&column, ColumnType::Bigint, UTC);
+    assert!(bad.is_empty(), "{bad:?}");
+    let values = array.as_primitive::<arrow::datatypes::Int64Type>();
+    assert_eq!(values.values(), &[1, -10, 1_000, 1_704_067_200_000_000, 7, 12, i64::MAX, 7, 0, 0]);
+
+    let misfits = ["9223372036854775808.0", "1e40", "1e-1", "1e", "0x10", "1,0", "", ".", "--1", "NaN", "1 0"];
+    let Cast { array, bad } = cast(&text(&misfits.map(Some)), ColumnType::Bigint, UTC);
+    assert_eq!((array.null_count(), bad.len()), (misfits.len(), misfits.len()), "{bad:?}");
+    assert_eq!(bad[0].1, "`9223372036854775808.0` is out of range for bigint");
+    let Cast { array, bad } = cast(&text(&[Some("127.0"), Some("128.0")]), ColumnType::Tinyint, UTC);
+    assert_eq!(array.as_primitive::<arrow::datatypes::Int8Type>().value(0), 127);
+    assert_eq!(bad, [(1, "`128.0` is out of range for tinyint".to_owned())]);
+}
+
+#[test]
+fn spaces_that_do_not_break_are_blanks_around_a_value() {
+    let column = text(&[Some("\u{a0}1"), Some(" \u{202f}2\u{a0} "), Some("\u{a0}"), Some("1\u{a0}000")]);
+    let Cast { array, bad } = cast(&column, ColumnType::Int, UTC);
+    assert_eq!(array.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [Some(1), Some(2), None, None]);
+    assert_eq!(bad.len(), 2);
+    assert_eq!(moments(&["\u{a0}1970-01-01\u{a0}"], UTC).0, [Some(0)]);
+}
+
+#[test]
+fn floats_are_numbers_and_the_words_for_what_is_none() {
+    let texts = ["1.5", "NaN", "-Infinity", "inf", "-2e3", "1e999", "-1e999", "infinite", "n/a", ""];
+    let Cast { array, bad } = cast(&text(&texts.map(Some)), ColumnType::Double, UTC);
+    let values = array.as_primitive::<arrow::datatypes::Float64Type>();
+    assert!(values.value(1).is_nan());
+    assert_eq!([values.value(0), values.value(2), values.value(3)], [1.5, f64::NEG_INFINITY, f64::INFINITY]);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
+    assert_eq!(bad[0].1, "`1e999` is out of range for double");
+    let Cast { array, bad } = cast(&text(&[Some("NaN"), Some("Infinity"), Some("1e39")]), ColumnType::Float, UTC);
+    assert!(array.as_primitive::<arrow::datatypes::Float32Type>().value(0).is_nan());
+    assert_eq!(bad, [(2, "`1e39` is out of range for float".to_owned())]);
 }
 
 fn moments(values: &[&str], rules: Rules) -> (Vec<Option<i64>>, Vec<String>) {
@@ -114,6 +153,29 @@ fn days_have_no_time() {
     let values = array.as_primitive::<arrow::datatypes::Date32Type>();
     assert_eq!((values.value(0), values.value(1)), (19_844, 19_844));
     assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn a_midnight_is_the_day_that_is_written() {
+    let same = [
+        "2024-05-01 00:00",
+        "2024-05-01T00:00:00Z",
+        "2024-05-01t00:00:00.000000000Z",
+        "2024-05-01T00:00:00+00:00",
+        "2024-05-01 00:00:00.0 UTC",
+        "2024-05-01T00:00:00+02:00",
+        "2024-05-01 00:00:00-0800",
+    ];
+    let Cast { array, bad } = cast(&text(&same.map(Some)), ColumnType::Date, UTC);
+    assert!(bad.is_empty(), "{bad:?}");
+    assert!(array.as_primitive::<arrow::datatypes::Date32Type>().iter().all(|day| day == Some(19_844)), "{array:?}");
+    let others =
+        ["2024-05-01T00:00:01Z", "2024-05-01T00:00:00.0000001Z", "2024-05-01 00:00x", "2024-05-01T", "2024-05-012"];
+    let Cast { bad, .. } = cast(&text(&others.map(Some)), ColumnType::Date, UTC);
+    let reasons: Vec<&str> = bad.iter().map(|(_, reason)| reason.as_str()).collect();
+    assert!(reasons[..2].iter().all(|reason| reason.ends_with("is not a date: it has a time of day")), "{reasons:?}");
+    assert!(reasons[2..].iter().all(|reason| reason.ends_with("is not a date (year-month-day)")), "{reasons:?}");
+    assert_eq!(reasons.len(), others.len());
 }
 
 #[test]

@@ -58,7 +58,11 @@ pub(super) fn read<V>(
 fn single(text: &str) -> Result<f32, String> {
     let value = number::float(text, "float")?;
     let narrow = value as f32;
-    if narrow.is_finite() { Ok(narrow) } else { Err(format!("`{text}` is out of range for float")) }
+    if narrow.is_infinite() == value.is_infinite() {
+        Ok(narrow)
+    } else {
+        Err(format!("`{text}` is out of range for float"))
+    }
 }
 
 fn primitive<T: ArrowPrimitiveType>(column: &StringArray, read: impl Fn(&str) -> Result<T::Native, String>) -> Cast {

@@ -4,25 +4,45 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, Date32Array, TimestampMicrosecondArray};
 use arrow::datatypes::Int64Type;
-use chrono::{LocalResult, NaiveDate, NaiveDateTime, TimeZone};
+use chrono::{LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeZone};
 
-use super::{Cast, Rules};
+use super::{Cast, Rules, number};
 
-/// Reads a day: `2024-05-01`, or a moment without offset at midnight. The result is days since the epoch.
+/// What a text says: the reading of a clock, and seconds east of UTC where it has an offset.
+struct Reading {
+    local: NaiveDateTime,
+    offset_seconds: Option<i64>,
+}
+
+/// Why a text is no moment.
+enum Misfit {
+    NotATimestamp,
+    Finer,
+}
+
+/// Reads a day: `2024-05-01`, or a moment at midnight. With an offset it is the day as it is written, at midnight by
+/// its own clock. The result is days since the epoch.
 ///
 /// # Errors
 /// A sentence when the text is no such day.
 pub(super) fn date(text: &str) -> Result<i32, String> {
     let not_a_date = || format!("`{text}` is not a date (year-month-day)");
-    let trimmed = text.trim_ascii();
-    let day = day(trimmed.as_bytes()).ok_or_else(not_a_date)?;
-    if trimmed.len() > 10 {
-        let clock = trimmed.get(11..).unwrap_or_default();
-        let midnight = clock.len() >= 5 && clock.bytes().all(|byte| matches!(byte, b'0' | b':' | b'.'));
-        if !matches!(trimmed.as_bytes()[10], b' ' | b'T') || !midnight {
-            return Err(format!("`{text}` is not a date: it has a time of day"));
+    let bytes = number::trimmed(text).as_bytes();
+    let day = match bytes.len() {
+        10 => day(bytes).ok_or_else(not_a_date)?,
+        _ => {
+            let has_time = || format!("`{text}` is not a date: it has a time of day");
+            let local = match reading(bytes) {
+                Ok(reading) => reading.local,
+                Err(Misfit::Finer) => return Err(has_time()),
+                Err(Misfit::NotATimestamp) => return Err(not_a_date()),
+            };
+            if local.time() != NaiveTime::MIN {
+                return Err(has_time());
+            }
+            local.date()
         }
-    }
+    };
     let days = day.signed_duration_since(NaiveDate::default()).num_days();
     i32::try_from(days).map_err(|_| not_a_date())
 }
@@ -34,31 +54,40 @@ pub(super) fn date(text: &str) -> Result<i32, String> {
 /// # Errors
 /// A sentence when the text is no moment, falls into a gap of the zone, or is finer than a microsecond.
 pub(super) fn timestamp(text: &str, rules: Rules) -> Result<i64, String> {
-    let not_a_timestamp = || format!("`{text}` is not a timestamp (ISO 8601)");
-    let bytes = text.trim_ascii().as_bytes();
-    let day = day(bytes).ok_or_else(not_a_timestamp)?;
+    let reading = reading(number::trimmed(text).as_bytes()).map_err(|misfit| match misfit {
+        Misfit::NotATimestamp => format!("`{text}` is not a timestamp (ISO 8601)"),
+        Misfit::Finer => format!("`{text}` is finer than a microsecond"),
+    })?;
+    match reading.offset_seconds {
+        Some(offset_seconds) => Ok(reading.local.and_utc().timestamp_micros() - offset_seconds * 1_000_000),
+        None => in_zone(reading.local, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone)),
+    }
+}
+
+fn reading(bytes: &[u8]) -> Result<Reading, Misfit> {
+    let day = day(bytes).ok_or(Misfit::NotATimestamp)?;
     let mut rest = &bytes[10..];
     let (mut seconds, mut micros) = (0, 0);
     if let [b' ' | b'T' | b't', clock @ ..] = rest {
-        let (time, length) = time_of_day(clock).ok_or_else(not_a_timestamp)?;
+        let (time, length) = time_of_day(clock).ok_or(Misfit::NotATimestamp)?;
         seconds = time;
         rest = &clock[length..];
         if let [b'.' | b',', digits @ ..] = rest {
             let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            micros = fraction(&digits[..length]).ok_or_else(|| format!("`{text}` is finer than a microsecond"))?;
             if length == 0 {
-                return Err(not_a_timestamp());
+                return Err(Misfit::NotATimestamp);
             }
+            micros = fraction(&digits[..length]).ok_or(Misfit::Finer)?;
             rest = &digits[length..];
         }
     }
-    let midnight = day.and_hms_opt(0, 0, 0).ok_or_else(not_a_timestamp)?;
+    let midnight = day.and_hms_opt(0, 0, 0).ok_or(Misfit::NotATimestamp)?;
     let local = midnight + chrono::Duration::seconds(seconds) + chrono::Duration::microseconds(micros);
-    if rest.is_empty() {
-        return in_zone(local, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone));
-    }
-    let offset_seconds = offset(rest.trim_ascii_start()).ok_or_else(not_a_timestamp)?;
-    Ok(local.and_utc().timestamp_micros() - offset_seconds * 1_000_000)
+    let offset_seconds = match rest {
+        [] => None,
+        rest => Some(offset(rest.trim_ascii_start()).ok_or(Misfit::NotATimestamp)?),
+    };
+    Ok(Reading { local, offset_seconds })
 }
 
 /// Moments from whole numbers (a `bigint` column) of `unit_micros` microseconds since the epoch.

@@ -235,8 +235,18 @@ impl<'a> Checker<'a> {
     fn list(&mut self, items: &[Value], allowed: &Allowed<'a>, path: &SpecPath) -> Option<Value> {
         let Some(schema) = allowed.items else { return Some(Value::Sequence(items.to_vec())) };
         let checked: Vec<Option<Value>> =
-            items.iter().enumerate().map(|(index, item)| self.value(item, schema, &path.index(index))).collect();
+            items.iter().enumerate().map(|(index, item)| self.item(item, schema, &path.index(index))).collect();
         checked.into_iter().collect::<Option<Vec<Value>>>().map(Value::Sequence)
+    }
+
+    fn item(&mut self, item: &Value, schema: &'a Json, place: &SpecPath) -> Option<Value> {
+        let allowed = Allowed::of(self.root, schema);
+        if item.is_null() && allowed.plain_text() && !allowed.takes("null") {
+            let problem = Problem::at(place, "expected text, found nothing: `NULL` without quotes means no value");
+            self.problems.add(problem.hint("put it in quotes: \"NULL\""));
+            return None;
+        }
+        self.value(item, schema, place)
     }
 
     fn choice(&mut self, text: &str, allowed: &Allowed<'a>, path: &SpecPath) -> Option<Value> {

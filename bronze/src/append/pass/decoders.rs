@@ -95,9 +95,12 @@ fn decode(outlet: &mut Outlet<'_>, handle: &Handle) -> Result<Counts, Fault> {
     let (job, origin) = (&outlet.pass.job, &outlet.pass.origins[outlet.index]);
     let mut file = OpenFile::open(&job.landing, &origin.file, handle)?;
     let mut decoder = file.decoder(&job.plan.format)?;
-    let mut held = Vec::new();
+    let (mut held, mut met) = (Vec::new(), false);
     while let Some(part) = decoder.next_part()? {
         job.ctx.stop.check()?;
+        if !std::mem::replace(&mut met, true) {
+            outlet.pass.meet(outlet.index, decoder.header())?;
+        }
         let fails = job.plan.bad_records == BadRecords::Fail;
         if let Some(reject) = part.rejects().first().filter(|_| fails) {
             return Err(refused(format!("record {}: {}", reject.row_number, reject.reason)).into());
@@ -106,6 +109,9 @@ fn decode(outlet: &mut Outlet<'_>, handle: &Handle) -> Result<Counts, Fault> {
         if outlet.began || held.len() > PARTS_HELD {
             held.drain(..).try_for_each(|part| outlet.send(part))?;
         }
+    }
+    if !met {
+        outlet.pass.meet(outlet.index, decoder.header())?;
     }
     file.check_unchanged()?;
     held.drain(..).try_for_each(|part| outlet.send(part))?;

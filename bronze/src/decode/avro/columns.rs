@@ -9,8 +9,9 @@ use arrow::array::{
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 
 use super::cursor::{Cursor, Damage};
-use super::schema::{Schema, Type, TypeId};
+use super::schema::{Schema, Type, TypeId, Unit};
 use super::text;
+use crate::decode::nanos_text;
 
 /// One column: the type of its field, and its values so far.
 pub(super) struct Column {
@@ -83,7 +84,10 @@ impl Column {
             (Values::Timestamp(builder), Some(Type::Timestamp(unit))) => {
                 let value = cursor.long()?;
                 let micros = text::micros(value, *unit);
-                unfit = micros.is_none().then(|| format!("{value} ms"));
+                unfit = match unit {
+                    Unit::Nanos => (value.rem_euclid(1_000) != 0).then(|| nanos_text(value)),
+                    _ => micros.is_none().then(|| format!("{value} ms")),
+                };
                 builder.append_option(micros);
             }
             (Values::Decimal(builder), Some(Type::Decimal { size, scale })) => {

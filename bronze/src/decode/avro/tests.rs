@@ -179,6 +179,16 @@ fn unions_of_several_types_are_text_and_nested_values_json() {
 }
 
 #[test]
+fn nanoseconds_beyond_microseconds_are_kept_beside_the_column() {
+    let field = r#"{"name":"c","type":{"type":"long","logicalType":"timestamp-nanos"}}"#;
+    let schema = format!(r#"{{"type":"record","name":"r","fields":[{field}]}}"#);
+    let data = [Out::default().long(1_999).0, Out::default().long(2_000).0].concat();
+    let read = read(&file(&schema, &[(2, data)])).expect("a file");
+    assert_eq!(read.rows, [["1970-01-01T00:00:00.000001Z"], ["1970-01-01T00:00:00.000002Z"]]);
+    assert_eq!(read.rescued, [Some("{\"c\":\"1970-01-01T00:00:00.000001999Z\"}".to_owned()), None]);
+}
+
+#[test]
 fn what_the_widest_type_cannot_hold_is_rescued() {
     let schema = r#"{"type":"record","name":"r","fields":[
         {"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":60,"scale":2}},

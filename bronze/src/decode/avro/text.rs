@@ -290,8 +290,11 @@ fn time(out: &mut String, micros: Option<i64>) -> Form {
 }
 
 fn moment(out: &mut String, value: i64, unit: Unit) -> Form {
-    let micros = micros(value, unit).and_then(DateTime::from_timestamp_micros);
-    match micros {
+    let exact = match unit {
+        Unit::Nanos => Some(DateTime::from_timestamp_nanos(value)),
+        _ => micros(value, unit).and_then(DateTime::from_timestamp_micros),
+    };
+    match exact {
         Some(moment) => raw(out, &moment.to_rfc3339_opts(SecondsFormat::AutoSi, true)),
         None => written(out, value),
     }

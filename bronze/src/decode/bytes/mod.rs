@@ -103,7 +103,7 @@ pub(super) fn decompress(source: impl Read + Send + 'static, compression: Compre
 }
 
 /// What the first bytes of a file say.
-fn seen(magic: &[u8]) -> Compression {
+pub(super) fn seen(magic: &[u8]) -> Compression {
     let skippable = magic.first().is_some_and(|first| first & 0xf0 == 0x50);
     match magic {
         _ if magic.starts_with(GZIP) => Compression::Gzip,
@@ -124,7 +124,7 @@ fn is_start(bytes: &[u8], mark: &[u8]) -> bool {
 
 impl Compression {
     /// The word of the spec.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::None => "none",

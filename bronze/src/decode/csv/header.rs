@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lake::Result;
 
-use super::super::names::column_names;
+use super::super::names::{column_names, shown_name};
 use super::super::refused;
 use super::dialect::{Dialect, Header};
-use super::tokenizer::{Kind, Tokenizer};
+use super::tokenizer::{Kind, Span, Tokenizer};
 
 /// The name of the operation that change files have in front of their columns.
 const OPERATION: &str = "Op";
@@ -27,10 +27,11 @@ impl Columns {
     pub(super) fn from_first(dialect: &Dialect, tokenizer: &Tokenizer, text: &str) -> Result<Self> {
         let (raw, is_header) = match &dialect.header {
             Header::Present => {
-                let names = tokenizer.fields().iter().map(|field| field.text(text, dialect).into_owned());
-                let names: Vec<String> = names.collect();
+                // A byte order mark may also stand inside of the quotes.
+                let name = |field: &Span| field.text(text, dialect).trim_start_matches('\u{feff}').to_owned();
+                let names: Vec<String> = tokenizer.fields().iter().map(name).collect();
                 if let Some(first) = before_carriage_return(tokenizer, text) {
-                    return Err(only_carriage_returns(&format!("the column name `{first}`")));
+                    return Err(only_carriage_returns(&format!("the column name `{}`", shown_name(first))));
                 }
                 (names, true)
             }
@@ -38,7 +39,10 @@ impl Columns {
                 // A record that a line feed ends may hold such a character as any other.
                 let is_all = tokenizer.fields().last().is_none_or(|last| !text[last.end as usize..].contains('\n'));
                 if let Some(first) = before_carriage_return(tokenizer, text).filter(|_| is_all) {
-                    return Err(only_carriage_returns(&format!("the field `{first}` of the first record")));
+                    return Err(only_carriage_returns(&format!(
+                        "the field `{}` of the first record",
+                        shown_name(first)
+                    )));
                 }
                 let with_op = *leading_op && tokenizer.fields().len() > columns.len();
                 let op = with_op.then(|| OPERATION.to_owned());

@@ -11,7 +11,7 @@ mod tokenizer;
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use lake::Result;
 
 use self::header::Columns;
@@ -143,6 +143,10 @@ impl Decoder for CsvDecoder {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn header(&self) -> Option<SchemaRef> {
+        self.columns.as_ref().filter(|columns| columns.is_header()).map(Columns::schema)
     }
 }
 

@@ -62,6 +62,30 @@ fn shown(file: &File) -> Vec<String> {
 }
 
 #[test]
+fn byte_order_marks_where_records_begin_are_no_part_of_them() {
+    let mark = '\u{feff}';
+    let file =
+        decode(&format!("{mark}{mark}\"{mark}id\",{mark}v\n1,{mark}a\n{mark}2,b\n{mark}{mark}\"3\",c\n{mark}\n{mark}"));
+    assert_eq!(file.names, ["id", "v"]);
+    assert_eq!(shown(&file), ["1|\u{feff}a", "2|b", "3|c"], "inside of a record it is a character");
+    assert_eq!(file.counts.skipped, 1);
+}
+
+#[test]
+fn a_first_record_is_a_header_where_the_file_names_its_columns() {
+    let header = |dialect: Dialect| {
+        let mut decoder =
+            text_decoder(&TextFormat::Csv(dialect), Compression::Auto, Cursor::new("id,v\n")).expect("a decoder");
+        while decoder.next_chunk().expect("a chunk").is_some() {}
+        let names = |schema: SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        decoder.header().map(names)
+    };
+    assert_eq!(header(Dialect::default()), Some(vec!["id".to_owned(), "v".to_owned()]), "also without records");
+    let given = Header::Given { columns: vec!["a".to_owned(), "b".to_owned()], leading_op: false };
+    assert_eq!(header(Dialect { header: given, ..Dialect::default() }), None);
+}
+
+#[test]
 fn values_are_exactly_as_written() {
     let file = decode("id,note,amount\n00042, x ,1e2\n2,\"a, \"\"b\"\"\",\" 1 \"\n");
     assert_eq!(file.names, ["id", "note", "amount"]);

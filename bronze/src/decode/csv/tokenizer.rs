@@ -124,6 +124,7 @@ impl Tokenizer {
     /// Says what stands at byte `at` of `text`; `ended` when the file holds nothing beyond it.
     pub(super) fn record(&mut self, text: &str, at: usize, ended: bool) -> Scan {
         let bytes = text.as_bytes();
+        let at = at + marks(&bytes[at..]);
         match bytes.get(at) {
             None if ended => return Scan::End,
             None => return Scan::Incomplete,
@@ -266,6 +267,15 @@ impl Span {
             }
             _ => Cow::Borrowed(raw),
         }
+    }
+}
+
+/// The length of the byte order marks that a record begins with, as the files that were put together to this one did.
+fn marks(bytes: &[u8]) -> usize {
+    let is_mark = |mark: &&[u8]| *mark == "\u{feff}".as_bytes();
+    match bytes.first() {
+        Some(0xef) => bytes.chunks_exact(3).take_while(is_mark).count() * 3,
+        _ => 0,
     }
 }
 

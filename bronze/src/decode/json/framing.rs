@@ -77,18 +77,19 @@ impl Framing {
         };
         self.lines += 1;
         let line = &text[at..end];
-        let trimmed = line.trim_ascii();
+        let blanks = blanks(line);
+        let trimmed = line[blanks..].trim_ascii_end();
         if trimmed.is_empty() || trimmed == "null" {
             return Frame::Skipped { next };
         }
-        let start = at + (line.len() - line.trim_ascii_start().len());
+        let start = at + blanks;
         Frame::Record { start, end: start + trimmed.len(), next }
     }
 }
 
 /// The layout of a file that starts with `text`; `None` when more of it must be seen.
 fn learn(text: &str, ended: bool) -> Option<Layout> {
-    let start = text.trim_ascii_start();
+    let start = &text[blanks(text)..];
     let first = match start.as_bytes().first() {
         None if ended => return Some(Layout::Lines),
         None => return None,
@@ -108,11 +109,19 @@ fn learn(text: &str, ended: bool) -> Option<Layout> {
         return Some(Layout::Lines);
     }
     // A line that was cut is followed by the next record, the first line of a tall object by a key or an end.
-    match start[length..].trim_ascii_start().as_bytes().first() {
+    let rest = &start[length..];
+    match rest[blanks(rest)..].as_bytes().first() {
         None if !ended => None,
         None | Some(b'{') => Some(Layout::Lines),
         Some(_) => Some(Layout::Values { in_array: false }),
     }
+}
+
+/// The length of the white space that a text begins with. Byte order marks are some: files that were put together to
+/// this one began with theirs.
+fn blanks(text: &str) -> usize {
+    let is_blank = |character: char| character.is_ascii_whitespace() || character == '\u{feff}';
+    text.len() - text.trim_start_matches(is_blank).len()
 }
 
 /// True when another object follows the first one before a line feed does.
@@ -125,7 +134,7 @@ fn is_followed_at_once(text: &str) -> bool {
 /// The value at byte `at`, and whether the text after it is inside the array of the file.
 fn value_at(text: &str, at: usize, ended: bool, in_array: bool) -> (Frame, bool) {
     let bytes = text.as_bytes();
-    let start = at + (text.len() - at - text[at..].trim_ascii_start().len());
+    let start = at + blanks(&text[at..]);
     let Some(first) = bytes.get(start) else {
         let frame = match (ended, in_array) {
             (false, _) => Frame::Incomplete,
@@ -240,6 +249,13 @@ mod tests {
         check("\n\n", Some(&[]));
         check("{\"a\":1", Some(&["{\"a\":1"]));
         check("junk\n{\"a\":1}\n", Some(&["junk", "{\"a\":1}"]));
+    }
+
+    #[test]
+    fn byte_order_marks_between_records_are_none_of_them() {
+        check("\u{feff}\u{feff}{\"a\":1}\r\n\u{feff}{\"a\":2}\n\u{feff}", Some(&["{\"a\":1}", "{\"a\":2}"]));
+        check("[{\"a\":1}]\u{feff}[{\"a\":2}]\u{feff}", Some(&["{\"a\":1}", "{\"a\":2}"]));
+        check("{\n\"a\":1}\n\u{feff}{\"a\":2}", Some(&["{\n\"a\":1}", "{\"a\":2}"]));
     }
 
     #[test]

@@ -84,6 +84,16 @@ fn times_become_microseconds_utc_and_nanoseconds_are_floored() {
 }
 
 #[test]
+fn nanoseconds_beyond_microseconds_are_kept_beside_the_column() {
+    let chunk =
+        read(write(vec![("at", Arc::new(TimestampNanosecondArray::from(vec![Some(1_999), Some(2_000), None])))]))
+            .expect("a file");
+    let rescued = chunk.rescued.expect("rescued");
+    assert_eq!(rescued, [Some("{\"at\":\"1970-01-01T00:00:00.000001999Z\"}".to_owned()), None, None]);
+    assert_eq!(chunk.columns.column(0).null_count(), 1, "the column has the floored time");
+}
+
+#[test]
 fn nested_values_are_json_text_with_every_digit() {
     let inner = Decimal128Array::from(vec![Some(900_719_925_474_099_301), None])
         .with_precision_and_scale(20, 2)

@@ -15,14 +15,14 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use lake::Result;
 
-use super::super::{Unfit, refused};
+use super::super::{Unfit, nanos_text, refused};
 use super::json::json_text;
 
 /// A column in the widest type of its kind.
 pub(super) struct Wide {
-    /// The values; those that do not fit are null.
+    /// The values; those that do not fit are null, or a time floored.
     pub(super) array: ArrayRef,
-    /// The values that do not fit.
+    /// The values that do not fit, exactly.
     pub(super) unfit: Vec<Unfit>,
 }
 
@@ -80,7 +80,13 @@ fn timestamp(column: &ArrayRef, unit: TimeUnit) -> Wide {
         TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().clone(),
         TimeUnit::Nanosecond => column.as_primitive::<TimestampNanosecondType>().unary(|value| value.div_euclid(1_000)),
     };
-    wide(column, Arc::new(array.with_timezone("UTC")), |row| raw_time(column, unit, row))
+    let wide = wide(column, Arc::new(array.with_timezone("UTC")), |row| raw_time(column, unit, row));
+    if unit != TimeUnit::Nanosecond {
+        return wide;
+    }
+    let exact = column.as_primitive::<TimestampNanosecondType>().iter().enumerate();
+    let finer = exact.filter_map(|(row, value)| Some((row, value.filter(|value| value.rem_euclid(1_000) != 0)?)));
+    Wide { unfit: finer.map(|(row, value)| Unfit { row, text: nanos_text(value) }).collect(), ..wide }
 }
 
 /// A time that does not fit, as the number that it is in the file.
