@@ -110,7 +110,7 @@ fn learn(text: &str, ended: bool) -> Option<Layout> {
     }
     // A line that was cut is followed by the next record, the first line of a tall object by a key or an end.
     let rest = &start[length..];
-    match rest[blanks(rest)..].as_bytes().first() {
+    match rest.as_bytes()[blanks(rest)..].first() {
         None if !ended => None,
         None | Some(b'{') => Some(Layout::Lines),
         Some(_) => Some(Layout::Values { in_array: false }),
