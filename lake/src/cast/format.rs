@@ -89,12 +89,13 @@ impl TextFormat {
         if nanos >= 1_000_000_000 {
             return Err(format!("`{text}` is a leap second, which a timestamp cannot be"));
         }
-        match reading {
-            Reading::Moment(moment) => Ok(moment.timestamp_micros()),
+        let micros = match reading {
+            Reading::Moment(moment) => moment.timestamp_micros(),
             Reading::Clock(clock) => {
-                time::in_zone(clock, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone))
+                time::in_zone(clock, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone))?
             }
-        }
+        };
+        if time::is_moment(micros) { Ok(micros) } else { Err(time::no_moment(text)) }
     }
 
     /// Days since the epoch.
@@ -107,7 +108,7 @@ impl TextFormat {
             return Err(format!("`{text}` is not a date: it has a time of day"));
         }
         let days = clock.date().signed_duration_since(NaiveDate::default()).num_days();
-        i32::try_from(days).map_err(|_| format!("`{text}` is out of range for date"))
+        time::in_days(days).ok_or_else(|| time::no_day(text))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Values into the types of the spec, nothing lost: what does not fit exactly is named, never rounded, cut or turned
 //! into null.
 
+mod bytes;
 mod format;
 mod number;
 mod text;
@@ -13,9 +14,11 @@ use chrono_tz::Tz;
 
 use crate::schema::ColumnType;
 
+pub use self::bytes::{binary_text, bytes_text};
 pub use self::format::{TextFormat, cast_format};
 pub use self::text::map_text;
-pub use self::time::{from_days, from_epoch};
+pub use self::time::{from_days, from_epoch, is_day, is_moment};
+pub use self::typed::widened;
 pub use number::boolean;
 
 /// What text means where the text alone does not say.
@@ -37,7 +40,7 @@ pub struct Cast {
 /// Casts a column (text, or the widest form of a typed source) to a column type.
 pub fn cast(column: &ArrayRef, kind: ColumnType, rules: Rules) -> Cast {
     match column.data_type() {
-        held if *held == kind.arrow() => Cast { array: ArrayRef::clone(column), bad: Vec::new() },
+        held if *held == kind.arrow() => time::within(column),
         DataType::Utf8 => text::cast(column.as_string(), kind, rules),
         _ => typed::cast(column, kind),
     }

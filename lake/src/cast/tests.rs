@@ -94,6 +94,59 @@ fn floats_are_numbers_and_the_words_for_what_is_none() {
     assert_eq!(bad, [(2, "`1e39` is out of range for float".to_owned())]);
 }
 
+#[test]
+fn years_have_four_digits_in_every_form() {
+    let days = text(&[Some("0000-12-31"), Some("0001-01-01"), Some("9999-12-31"), Some("10000-01-01")]);
+    let bad = |cast: Cast| cast.bad.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
+    assert_eq!(bad(cast(&days, ColumnType::Date, UTC)), [0, 3]);
+    let moments = text(&[
+        Some("0001-01-01T00:00:00+00:01"),
+        Some("0001-01-01T00:00:00Z"),
+        Some("9999-12-31T23:59:59.999999Z"),
+        Some("9999-12-31T23:59:59-00:01"),
+        Some("0000-06-01 00:00:00"),
+    ]);
+    let of_texts = cast(&moments, ColumnType::Timestamp, UTC);
+    assert!(of_texts.bad[0].1.contains("out of range for a timestamp (years 0001 to 9999)"), "{:?}", of_texts.bad);
+    assert_eq!(bad(of_texts), [0, 3, 4]);
+
+    let ends = [-62_135_596_800_000_001, -62_135_596_800_000_000, 253_402_300_799_999_999, 253_402_300_800_000_000];
+    let typed: ArrayRef = Arc::new(arrow::array::TimestampMicrosecondArray::from(ends.to_vec()).with_timezone("UTC"));
+    let of_typed = cast(&typed, ColumnType::Timestamp, UTC);
+    assert_eq!(of_typed.array.null_count(), 2);
+    assert_eq!(bad(of_typed), [0, 3]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(ends.to_vec()));
+    assert_eq!(bad(from_epoch(&cast(&numbers, ColumnType::Bigint, UTC), 1)), [0, 3]);
+    let seconds: ArrayRef = Arc::new(Int64Array::from(vec![-62_135_596_801, 253_402_300_799, i64::MAX]));
+    assert_eq!(bad(from_epoch(&cast(&seconds, ColumnType::Bigint, UTC), 1_000_000)), [0, 2]);
+
+    let counts: ArrayRef = Arc::new(Int64Array::from(vec![-719_163, -719_162, 2_932_896, 2_932_897, i64::MAX]));
+    assert_eq!(bad(from_days(&cast(&counts, ColumnType::Bigint, UTC))), [0, 3, 4]);
+    let typed: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![Some(i32::MAX), None, Some(0)]));
+    let of_typed = cast(&typed, ColumnType::Date, UTC);
+    assert_eq!((of_typed.array.null_count(), bad(of_typed)), (2, vec![0]));
+}
+
+#[test]
+fn single_precision_keeps_its_digits_both_ways() {
+    for value in [19.99_f32, 0.1, 5.5, 1e10, -1e-10, f32::MAX, f32::MIN_POSITIVE, 16_777_217.0, 0.0, -0.0] {
+        let wide = widened(value);
+        assert_eq!((wide.to_string(), wide as f32), (value.to_string(), value));
+    }
+    for number in -20_000_i32..20_000 {
+        let value = number as f32 / 97.0;
+        assert_eq!(widened(value).to_string(), value.to_string());
+        let price = number as f32 / 100.0;
+        assert_eq!(widened(price).to_string(), (f64::from(number) / 100.0).to_string());
+    }
+    assert!(widened(f32::NAN).is_nan() && widened(f32::INFINITY).is_infinite());
+    let doubles: ArrayRef =
+        Arc::new(Float64Array::from(vec![19.99, f64::from(19.99_f32), 0.123_456_789_012, f64::NAN]));
+    let Cast { array, bad } = cast(&doubles, ColumnType::Float, UTC);
+    assert_eq!(array.as_primitive::<arrow::datatypes::Float32Type>().value(0), 19.99);
+    assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2], "more digits than a float has");
+}
+
 fn moments(values: &[&str], rules: Rules) -> (Vec<Option<i64>>, Vec<String>) {
     let column = text(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>());
     let Cast { array, bad } = cast(&column, ColumnType::Timestamp, rules);

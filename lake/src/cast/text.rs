@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cast, Rules, number, time};
+use super::{Cast, Rules, bytes, number, time};
 use crate::schema::ColumnType;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
@@ -34,7 +34,7 @@ pub(super) fn cast(column: &StringArray, kind: ColumnType, rules: Rules) -> Cast
         }
         ColumnType::String => Cast { array: Arc::new(column.clone()), bad: Vec::new() },
         ColumnType::Binary => {
-            let bytes = column.iter().map(|value| value.map(str::as_bytes)).collect::<BinaryArray>();
+            let bytes = column.iter().map(|value| value.map(bytes::bytes)).collect::<BinaryArray>();
             Cast { array: Arc::new(bytes), bad: Vec::new() }
         }
     }

@@ -1,9 +1,11 @@
 //! Days and moments from text (ISO 8601) and from numbers.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, Date32Array, TimestampMicrosecondArray};
-use arrow::datatypes::Int64Type;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Date32Array, TimestampMicrosecondArray, new_null_array};
+use arrow::compute::{max, min, nullif};
+use arrow::datatypes::{DataType, Date32Type, Int64Type, TimeUnit, TimestampMicrosecondType};
 use chrono::{LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeZone};
 
 use super::{Cast, Rules, number};
@@ -18,6 +20,22 @@ struct Reading {
 enum Misfit {
     NotATimestamp,
     Finer,
+}
+
+/// Days since the epoch of the first and the last day that a date can be: those of the years 0001 to 9999.
+const DAYS: RangeInclusive<i32> = -719_162..=2_932_896;
+/// Microseconds since the epoch of the first and the last moment of those years.
+const MICROS: RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+
+/// Whether a date can be this day, counted from the epoch: one of the years 0001 to 9999, which every reader can show.
+/// What sources write for "never" (the infinity of PostgreSQL and DuckDB) is none.
+pub fn is_day(days: i64) -> bool {
+    i32::try_from(days).is_ok_and(|days| DAYS.contains(&days))
+}
+
+/// Whether a timestamp can be this moment, in microseconds since the epoch: one of the years 0001 to 9999 in UTC.
+pub fn is_moment(micros: i64) -> bool {
+    MICROS.contains(&micros)
 }
 
 /// Reads a day: `2024-05-01`, or a moment at midnight. With an offset it is the day as it is written, at midnight by
@@ -44,7 +62,22 @@ pub(super) fn date(text: &str) -> Result<i32, String> {
         }
     };
     let days = day.signed_duration_since(NaiveDate::default()).num_days();
-    i32::try_from(days).map_err(|_| not_a_date())
+    in_days(days).ok_or_else(|| no_day(text))
+}
+
+/// The day, where a date can be it.
+pub(super) fn in_days(days: i64) -> Option<i32> {
+    i32::try_from(days).ok().filter(|days| DAYS.contains(days))
+}
+
+/// The sentence about a day that no date can be.
+pub(super) fn no_day(value: impl std::fmt::Display) -> String {
+    format!("`{value}` is out of range for a date (years 0001 to 9999)")
+}
+
+/// The sentence about a moment that no timestamp can be.
+pub(super) fn no_moment(value: impl std::fmt::Display) -> String {
+    format!("`{value}` is out of range for a timestamp (years 0001 to 9999)")
 }
 
 /// Reads a moment: `2024-05-01 10:00:00.123456+02:00`; `T` for the space, any fraction length, `Z`; seconds, fraction
@@ -58,10 +91,11 @@ pub(super) fn timestamp(text: &str, rules: Rules) -> Result<i64, String> {
         Misfit::NotATimestamp => format!("`{text}` is not a timestamp (ISO 8601)"),
         Misfit::Finer => format!("`{text}` is finer than a microsecond"),
     })?;
-    match reading.offset_seconds {
-        Some(offset_seconds) => Ok(reading.local.and_utc().timestamp_micros() - offset_seconds * 1_000_000),
-        None => in_zone(reading.local, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone)),
-    }
+    let micros = match reading.offset_seconds {
+        Some(offset_seconds) => reading.local.and_utc().timestamp_micros() - offset_seconds * 1_000_000,
+        None => in_zone(reading.local, rules).ok_or_else(|| format!("`{text}` does not exist in {}", rules.zone))?,
+    };
+    if is_moment(micros) { Ok(micros) } else { Err(no_moment(text)) }
 }
 
 fn reading(bytes: &[u8]) -> Result<Reading, Misfit> {
@@ -95,9 +129,9 @@ pub fn from_epoch(numbers: &Cast, unit_micros: i64) -> Cast {
     let values = numbers.array.as_primitive::<Int64Type>();
     let mut bad = numbers.bad.clone();
     let moments = values.iter().enumerate().map(|(row, value)| {
-        let micros = value?.checked_mul(unit_micros);
+        let micros = value?.checked_mul(unit_micros).filter(|micros| is_moment(*micros));
         if micros.is_none() {
-            bad.push((row, format!("`{}` is out of range for a timestamp", values.value(row))));
+            bad.push((row, no_moment(values.value(row))));
         }
         micros
     });
@@ -112,16 +146,47 @@ pub fn from_days(numbers: &Cast) -> Cast {
     let mut bad = numbers.bad.clone();
     let days = values.iter().enumerate().map(|(row, value)| {
         let value = value?;
-        // What a date can show, so that every reader can: the years that chrono has.
-        let days = i32::try_from(value).ok().filter(|days| NaiveDate::from_epoch_days(*days).is_some());
+        let days = in_days(value);
         if days.is_none() {
-            bad.push((row, format!("`{value}` is out of range for a date")));
+            bad.push((row, no_day(value)));
         }
         days
     });
     let array = days.collect::<Date32Array>();
     bad.sort_by_key(|(row, _)| *row);
     Cast { array: Arc::new(array), bad }
+}
+
+/// Dates and timestamps as they are, without those that none can be; columns of other types as they are.
+pub(super) fn within(column: &ArrayRef) -> Cast {
+    let far: Vec<(usize, String)> = match column.data_type() {
+        DataType::Date32 => {
+            let days = column.as_primitive::<Date32Type>();
+            match min(days).zip(max(days)).is_none_or(|(min, max)| DAYS.contains(&min) && DAYS.contains(&max)) {
+                true => Vec::new(),
+                false => far(days.iter().map(|days| days.filter(|days| !DAYS.contains(days))), no_day),
+            }
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            let micros = column.as_primitive::<TimestampMicrosecondType>();
+            match min(micros).zip(max(micros)).is_none_or(|(min, max)| is_moment(min) && is_moment(max)) {
+                true => Vec::new(),
+                false => far(micros.iter().map(|micros| micros.filter(|micros| !is_moment(*micros))), no_moment),
+            }
+        }
+        _ => Vec::new(),
+    };
+    if far.is_empty() {
+        return Cast { array: Arc::clone(column), bad: far };
+    }
+    let mut is_far = vec![false; column.len()];
+    far.iter().for_each(|(row, _)| is_far[*row] = true);
+    let near = nullif(column, &BooleanArray::from(is_far));
+    Cast { array: near.unwrap_or_else(|_| new_null_array(column.data_type(), column.len())), bad: far }
+}
+
+fn far<V>(values: impl Iterator<Item = Option<V>>, reason: fn(V) -> String) -> Vec<(usize, String)> {
+    values.enumerate().filter_map(|(row, value)| Some((row, reason(value?)))).collect()
 }
 
 fn day(bytes: &[u8]) -> Option<NaiveDate> {

@@ -3,14 +3,32 @@
 
 use std::sync::Arc;
 
-use super::{Cast, number};
+use super::{Cast, number, time};
 use crate::schema::{ColumnType, type_name};
 use arrow::array::types::{Decimal128Type, Float64Type};
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, new_null_array};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
+
+/// A single-precision number as the double of its own shortest digits: 19.99 stays 19.99, where the double of the same
+/// binary fraction is 19.989999771118164.
+pub fn widened(value: f32) -> f64 {
+    let exact = f64::from(value);
+    if !exact.is_finite() || exact.fract() == 0.0 && exact.abs() < 16_777_216.0 {
+        return exact;
+    }
+    // A decimal of six digits at most is the only one of so few that is this number, and so the shortest.
+    for scale in [100.0, 10_000.0] {
+        let digits = (exact * scale).round();
+        let wide = digits / scale;
+        if digits.abs() < 1_000_000.0 && (wide as f32).to_bits() == value.to_bits() {
+            return wide;
+        }
+    }
+    value.to_string().parse().ok().filter(|wide| (*wide as f32).to_bits() == value.to_bits()).unwrap_or(exact)
+}
 
 pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
     let wanted = kind.arrow();
@@ -19,6 +37,7 @@ pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
     }
     match (column.data_type(), kind) {
         (DataType::Float64, ColumnType::Decimal(precision, scale)) => return to_decimal(column, precision, scale),
+        (DataType::Float64, ColumnType::Float) => return to_float(column),
         (DataType::Decimal128(_, scale), ColumnType::Double) if *scale >= 0 => return to_double(column),
         (held, _) if (held.is_numeric() && wanted.is_temporal()) || (held.is_temporal() && wanted.is_numeric()) => {
             return refuse_all(column, &wanted, |row| another_kind(column, row, &wanted));
@@ -39,7 +58,15 @@ pub(super) fn cast(column: &ArrayRef, kind: ColumnType) -> Cast {
         .map(|row| (row, misfit(column, row, &wanted)))
         .collect();
     let array = if bad.is_empty() { there } else { without(&there, &bad) };
-    Cast { array, bad }
+    let Cast { array, bad: far } = time::within(&array);
+    Cast { array, bad: joined(bad, far) }
+}
+
+/// Two lists of rows as one, rising.
+fn joined(mut bad: Vec<(usize, String)>, more: Vec<(usize, String)>) -> Vec<(usize, String)> {
+    bad.extend(more);
+    bad.sort_by_key(|(row, _)| *row);
+    bad
 }
 
 /// A double means the shortest digits that stand for it, not the binary fraction behind them: 1.1 is 1.1.
@@ -49,6 +76,17 @@ fn to_decimal(column: &ArrayRef, precision: u8, scale: i8) -> Cast {
     let there = values.iter().map(|value| number::decimal(&value?.to_string(), precision, scale).ok());
     let there: ArrayRef = Arc::new(there.collect::<Decimal128Array>().with_data_type(kind.clone()));
     named(column, there, &kind)
+}
+
+/// A double becomes the single of the same value, or of the same shortest digits.
+fn to_float(column: &ArrayRef) -> Cast {
+    let single = |wide: f64| {
+        let value = wide as f32;
+        (f64::from(value) == wide || wide.is_nan() || widened(value) == wide).then_some(value)
+    };
+    let values = column.as_primitive::<Float64Type>();
+    let there: ArrayRef = Arc::new(values.iter().map(|value| single(value?)).collect::<Float32Array>());
+    named(column, there, &DataType::Float32)
 }
 
 /// A decimal becomes the double whose shortest digits are its own, if there is one.
