@@ -1,6 +1,8 @@
 //! Rows into Parquet files of a table. The files are nobody's until a commit names them.
 
 mod encoding;
+mod folders;
+mod limits;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 
+use self::folders::ShortFolders;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
 use crate::schema::ColumnType;
@@ -151,6 +154,7 @@ impl TableWriter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
+        limits::check(&batch, self.table.name())?;
         let writer = match self.current.take() {
             Some(writer) => self.current.insert(writer),
             None => {
@@ -191,7 +195,8 @@ impl TableWriter {
     pub(crate) async fn roll(&mut self) -> Result<()> {
         if let Some(writer) = self.current.take() {
             let name = self.table.name();
-            self.done.extend(writer.close().await.context(|| format!("closing a data file of {name}"))?);
+            let files = writer.close().await.context(|| format!("closing a data file of {name}"))?;
+            self.done.extend(files.into_iter().map(|file| Add { path: folders::short(&file.path), ..file }));
         }
         Ok(())
     }
@@ -217,8 +222,8 @@ impl TableWriter {
         let store = self.table.delta().object_store();
         Ok(DeltaWriter::new(
             match self.folder {
-                Some(folder) => Arc::new(PrefixStore::new(store, folder)),
-                None => store,
+                Some(folder) => Arc::new(ShortFolders(PrefixStore::new(store, folder))),
+                None => Arc::new(ShortFolders(store)),
             },
             config,
         ))
