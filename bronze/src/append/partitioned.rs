@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use arrow::util::display::array_value_to_string;
 use lake::{Error, Result};
 
 use crate::decode::{Chunk, folded};
 use crate::discover::FolderValue;
-use crate::evolve::with_member;
+use crate::evolve::{rescued_text, with_member};
 
 /// Adds the values of a file's folders to its rows. A folder outweighs a column of the same name in the file; what the
 /// file says otherwise is rescued.
@@ -57,8 +56,7 @@ fn rescue(chunk: &mut Chunk, at: usize, value: Option<&str>) -> Result<()> {
     let (column, rows) = (chunk.columns.column(at), chunk.columns.num_rows());
     let schema = chunk.columns.schema();
     for row in (0..rows).filter(|row| column.is_valid(*row)) {
-        let text = array_value_to_string(column, row)
-            .map_err(|error| Error::internal("a value cannot be rendered").with_source(error))?;
+        let text = rescued_text(column, row)?;
         if Some(text.as_str()) != value {
             let rescued = chunk.rescued.get_or_insert_with(|| vec![None; rows]);
             rescued[row] = Some(with_member(rescued[row].take(), schema.field(at).name(), text));

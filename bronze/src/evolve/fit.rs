@@ -5,7 +5,7 @@ use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{DataType, Field};
 use arrow::util::display::array_value_to_string;
 use chrono_tz::Tz;
-use lake::cast::{Cast, Rules, cast};
+use lake::cast::{Cast, Rules, binary_text, cast};
 use lake::schema::ColumnType;
 use lake::{Error, Result};
 
@@ -58,9 +58,19 @@ fn joins(held: &DataType, target: &DataType) -> bool {
     is_text(held) || is_text(target) || (held.is_numeric() && target.is_numeric()) || held.equals_datatype(target)
 }
 
+/// A value as it is rescued: as text, bytes that are no text as `\x00ff`, so that they are taken for no number.
+///
+/// # Errors
+/// [`ErrorKind::Internal`](lake::ErrorKind::Internal) when it cannot be rendered.
+pub(crate) fn rescued_text(column: &ArrayRef, row: usize) -> Result<String> {
+    if let Some(bytes) = column.as_binary_opt::<i32>() {
+        return Ok(binary_text(bytes.value(row)));
+    }
+    array_value_to_string(column, row).map_err(|error| Error::internal("a value cannot be rendered").with_source(error))
+}
+
 fn add_value(column: &ArrayRef, row: usize, name: &str, rescued: &mut Rescued) -> Result<()> {
-    let value = array_value_to_string(column, row)
-        .map_err(|error| Error::internal("a value cannot be rendered").with_source(error))?;
+    let value = rescued_text(column, row)?;
     let texts = rescued.get_or_insert_with(|| vec![None; column.len()]);
     texts[row] = Some(with_member(texts[row].take(), name, value));
     Ok(())

@@ -17,8 +17,8 @@ use chrono_tz::Tz;
 use lake::schema::{Column, type_name};
 use lake::{Error, ErrorKind, Result, TableName, columns};
 
-pub(crate) use self::fit::with_member;
 use self::fit::{fit, rescue};
+pub(crate) use self::fit::{rescued_text, with_member};
 pub use self::headers::Headers;
 pub(crate) use self::headers::delimiter_in;
 pub use self::notes::FileNote;

@@ -1,17 +1,19 @@
 //! Parts become rows of data files; each lane has an encoder of its own.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lake::Result;
+use futures::FutureExt;
 use lake::quarantine::Rejected;
 use lake::write::{TableWriter, Written, discard};
+use lake::{Error, ErrorKind, Result};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use super::{Reading, Rows, failed};
-use crate::decode::{Part, Reject};
+use crate::decode::{Part, Reject, refused};
 use crate::spec::BadRecords;
 
 /// Work for a lane, of the file at this index.
@@ -78,16 +80,25 @@ async fn fill(pass: &Reading, queue: &Queue, writer: &mut TableWriter) -> Result
         match placed {
             // Of no use any more, but every file that fails is to be found.
             Ok(_) if pass.is_spoiled() => {}
-            Ok(rows) => take(pass, index, rows, writer).await?,
-            Err(error) => {
-                pass.end(index, Err(failed(error)?));
-                pass.spoil();
+            Ok(rows) => {
+                if let Err(error) = take(pass, index, rows, writer).await? {
+                    fail(pass, index, error)?;
+                }
             }
+            Err(error) => fail(pass, index, error)?,
         }
     }
 }
 
-async fn take(pass: &Reading, index: usize, rows: Rows, writer: &mut TableWriter) -> Result<()> {
+/// Notes that a file cannot be taken; an error that says nothing of it comes back.
+fn fail(pass: &Reading, index: usize, error: Error) -> Result<()> {
+    pass.end(index, Err(failed(error)?));
+    pass.spoil();
+    Ok(())
+}
+
+/// Passes on rows and rejects of a file; what its rows do to break the writer is the file's failure, inside.
+async fn take(pass: &Reading, index: usize, rows: Rows, writer: &mut TableWriter) -> Result<Result<()>> {
     let passed = &pass.passed[index];
     let rejects = rows.rejects.len() as u64;
     passed.rejects.fetch_add(rejects, Ordering::SeqCst);
@@ -100,11 +111,16 @@ async fn take(pass: &Reading, index: usize, rows: Rows, writer: &mut TableWriter
     }
     let count = rows.batch.num_rows() as u64;
     if count > 0 {
-        writer.write(&rows.batch).await?;
+        let written = AssertUnwindSafe(writer.write(&rows.batch)).catch_unwind().await;
+        match written.unwrap_or_else(|_| Err(refused("the writer broke on the content of the file"))) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::File | ErrorKind::Data) => return Ok(Err(error)),
+            Err(error) => return Err(error),
+        }
         passed.rows.fetch_add(count, Ordering::SeqCst);
         pass.job.ctx.meter.add_rows(count);
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 fn rejected(pass: &Reading, index: usize, reject: Reject) -> Rejected {

@@ -7,6 +7,7 @@ use arrow::array::{
     StringBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use lake::cast::{is_day, is_moment, widened};
 
 use super::cursor::{Cursor, Damage};
 use super::schema::{Schema, Type, TypeId, Unit};
@@ -76,17 +77,22 @@ impl Column {
             (Values::Boolean(builder), Some(_)) => builder.append_value(cursor.boolean()?),
             (Values::Integer(builder), Some(Type::Int)) => builder.append_value(i64::from(cursor.int()?)),
             (Values::Integer(builder), Some(_)) => builder.append_value(cursor.long()?),
-            (Values::Double(builder), Some(Type::Float)) => builder.append_value(f64::from(cursor.float()?)),
+            (Values::Double(builder), Some(Type::Float)) => builder.append_value(widened(cursor.float()?)),
             (Values::Double(builder), Some(_)) => builder.append_value(cursor.double()?),
             (Values::Binary(builder), Some(Type::Fixed(size))) => builder.append_value(cursor.take(*size)?),
             (Values::Binary(builder), Some(_)) => builder.append_value(cursor.bytes()?),
-            (Values::Date(builder), Some(_)) => builder.append_value(cursor.int()?),
+            (Values::Date(builder), Some(_)) => {
+                let days = cursor.int()?;
+                let is_day = is_day(i64::from(days));
+                unfit = (!is_day).then(|| format!("{days} days"));
+                builder.append_option(is_day.then_some(days));
+            }
             (Values::Timestamp(builder), Some(Type::Timestamp(unit))) => {
                 let value = cursor.long()?;
-                let micros = text::micros(value, *unit);
+                let micros = text::micros(value, *unit).filter(|micros| is_moment(*micros));
                 unfit = match unit {
                     Unit::Nanos => (value.rem_euclid(1_000) != 0).then(|| nanos_text(value)),
-                    _ => micros.is_none().then(|| format!("{value} ms")),
+                    _ => micros.is_none().then(|| format!("{value} {}", unit.name())),
                 };
                 builder.append_option(micros);
             }

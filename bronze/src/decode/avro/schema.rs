@@ -53,6 +53,17 @@ pub(super) enum Unit {
     Nanos,
 }
 
+impl Unit {
+    /// Its sign.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Millis => "ms",
+            Self::Micros => "µs",
+            Self::Nanos => "ns",
+        }
+    }
+}
+
 /// The types of a file.
 #[derive(Debug)]
 pub(super) struct Schema {

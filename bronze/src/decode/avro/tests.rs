@@ -123,6 +123,7 @@ fn every_kind_is_read_in_its_widest_type() {
     check("\"int\"", out().long(-7).0, "Int64", "-7");
     check("\"long\"", out().long(i64::MIN).0, "Int64", "-9223372036854775808");
     check("\"float\"", out().raw(&0.5_f32.to_le_bytes()).0, "Float64", "0.5");
+    check("\"float\"", out().raw(&19.99_f32.to_le_bytes()).0, "Float64", "19.99");
     check("\"double\"", out().raw(&1e300_f64.to_le_bytes()).0, "Float64", "1e300");
     check("\"bytes\"", out().bytes(&[1, 255]).0, "Binary", "01ff");
     check(r#"{"type":"fixed","name":"f","size":2}"#, vec![1, 255], "Binary", "01ff");
@@ -173,8 +174,8 @@ fn unions_of_several_types_are_text_and_nested_values_json() {
         nested,
         inner().long(1).raw(&inner().long(0).0).0,
         "Utf8",
-        "{\"n\":9007199254740993,\"at\":\"1970-01-01T00:00:01.500Z\",\"raw\":\"ab\",\"sum\":0.5,\"f\":0.1,\"again\":\
-         {\"n\":9007199254740993,\"at\":\"1970-01-01T00:00:01.500Z\",\"raw\":\"ab\",\"sum\":0.5,\"f\":0.1,\"again\":null}}",
+        "{\"n\":9007199254740993,\"at\":\"1970-01-01T00:00:01.500Z\",\"raw\":\"\\\\xab\",\"sum\":0.5,\"f\":0.1,\"again\":\
+         {\"n\":9007199254740993,\"at\":\"1970-01-01T00:00:01.500Z\",\"raw\":\"\\\\xab\",\"sum\":0.5,\"f\":0.1,\"again\":null}}",
     );
 }
 
@@ -186,6 +187,25 @@ fn nanoseconds_beyond_microseconds_are_kept_beside_the_column() {
     let read = read(&file(&schema, &[(2, data)])).expect("a file");
     assert_eq!(read.rows, [["1970-01-01T00:00:00.000001Z"], ["1970-01-01T00:00:00.000002Z"]]);
     assert_eq!(read.rescued, [Some("{\"c\":\"1970-01-01T00:00:00.000001999Z\"}".to_owned()), None]);
+}
+
+#[test]
+fn days_and_moments_out_of_four_digit_years_are_rescued() {
+    let schema = r#"{"type":"record","name":"r","fields":[
+        {"name":"d","type":{"type":"int","logicalType":"date"}},
+        {"name":"t","type":{"type":"long","logicalType":"timestamp-micros"}}]}"#;
+    let row = |days: i64, micros: i64| Out::default().long(days).long(micros).0;
+    let rows = [
+        row(i64::from(i32::MAX), 9_223_372_036_825_200_000),
+        row(-719_163, -62_135_596_800_000_001),
+        row(2_932_896, 253_402_300_799_999_999),
+    ];
+    let read = read(&file(schema, &[(3, rows.concat())])).expect("a file");
+    assert_eq!(read.rows, [["\\N", "\\N"], ["\\N", "\\N"], ["9999-12-31", "9999-12-31T23:59:59.999999Z"]]);
+    let rescued: Vec<Option<&str>> = read.rescued.iter().map(Option::as_deref).collect();
+    let first = "{\"d\":\"2147483647 days\",\"t\":\"9223372036825200000 µs\"}";
+    let second = "{\"d\":\"-719163 days\",\"t\":\"-62135596800000001 µs\"}";
+    assert_eq!(rescued, [Some(first), Some(second), None]);
 }
 
 #[test]

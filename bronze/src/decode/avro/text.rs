@@ -5,6 +5,7 @@ use std::fmt::Write;
 use arrow::array::types::Decimal128Type;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DecimalType};
 use chrono::{DateTime, NaiveDate, NaiveTime, SecondsFormat, TimeDelta};
+use lake::cast::{bytes_text, widened};
 
 use super::super::{NESTING_MAX, RECORD_BYTES_MAX};
 use super::cursor::{Cursor, Damage};
@@ -77,15 +78,11 @@ fn value(schema: &Schema, id: TypeId, cursor: &mut Cursor<'_>, out: &mut String,
         Type::Boolean => written(out, cursor.boolean()?),
         Type::Int => written(out, cursor.int()?),
         Type::Long => written(out, cursor.long()?),
-        Type::Float => match cursor.float()? {
-            // The digits of the shorter number, not those of the double beside it.
-            finite if finite.is_finite() => float(out, finite.to_string().parse().unwrap_or(f64::from(finite))),
-            other => float(out, f64::from(other)),
-        },
+        Type::Float => float(out, widened(cursor.float()?)),
         Type::Double => float(out, cursor.double()?),
         Type::String => raw(out, cursor.text()?),
-        Type::Bytes => hexadecimal(out, cursor.bytes()?),
-        Type::Fixed(size) => hexadecimal(out, cursor.take(*size)?),
+        Type::Bytes => raw(out, &bytes_text(cursor.bytes()?)),
+        Type::Fixed(size) => raw(out, &bytes_text(cursor.take(*size)?)),
         Type::Enum(symbols) => raw(out, symbol(symbols, cursor)?),
         Type::Decimal { size, scale } => {
             let digits = unscaled(cursor, *size)?;
@@ -261,13 +258,6 @@ fn float(out: &mut String, value: f64) -> Form {
         Some(number) => written(out, number),
         None => raw(out, &value.to_string()),
     }
-}
-
-fn hexadecimal(out: &mut String, bytes: &[u8]) -> Form {
-    for byte in bytes {
-        written(out, format_args!("{byte:02x}"));
-    }
-    Form::Text
 }
 
 fn date(out: &mut String, days: i32) -> Form {

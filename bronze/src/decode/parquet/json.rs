@@ -7,13 +7,13 @@ use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use lake::cast::bytes_text;
 use lake::{Error, Result};
 
 use super::super::refused;
 
 /// The value at `row` as JSON text: structs are objects (absent members are null), lists arrays, maps with text keys
-/// objects and other maps arrays of pairs, decimals numbers, binaries texts of hexadecimal digits.
+/// objects and other maps arrays of pairs, decimals numbers, binaries texts of hexadecimal digits behind `\x`.
 ///
 /// # Errors
 /// [`ErrorKind::File`](lake::ErrorKind::File) when a value cannot be rendered.
@@ -57,6 +57,10 @@ fn value(out: &mut String, array: &dyn Array, row: usize) -> Result<()> {
         T::Utf8 => quoted(out, array.as_string::<i32>().value(row)),
         T::LargeUtf8 => quoted(out, array.as_string::<i64>().value(row)),
         T::Utf8View => quoted(out, array.as_string_view().value(row)),
+        T::Binary => quoted(out, &bytes_text(array.as_binary::<i32>().value(row))),
+        T::LargeBinary => quoted(out, &bytes_text(array.as_binary::<i64>().value(row))),
+        T::BinaryView => quoted(out, &bytes_text(array.as_binary_view().value(row))),
+        T::FixedSizeBinary(_) => quoted(out, &bytes_text(array.as_fixed_size_binary().value(row))),
         T::List(_) => items(out, &array.as_list::<i32>().value(row))?,
         T::LargeList(_) => items(out, &array.as_list::<i64>().value(row))?,
         T::FixedSizeList(..) => items(out, &array.as_fixed_size_list().value(row))?,
@@ -86,8 +90,7 @@ fn quoted(out: &mut String, text: &str) {
 fn shown(array: &dyn Array, row: usize) -> Result<String> {
     let unreadable =
         |error: arrow::error::ArrowError| refused(format!("a nested value cannot be read: {error}")).with_source(error);
-    let formatter = ArrayFormatter::try_new(array, &FormatOptions::new()).map_err(unreadable)?;
-    formatter.value(row).try_to_string().map_err(unreadable)
+    super::far::shown(array, row).map_err(unreadable)
 }
 
 fn items(out: &mut String, items: &ArrayRef) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Parquet files: columns in the widest type of their kind, since a table cannot be widened later.
 
+mod far;
 mod json;
 mod remote;
 mod widen;

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array, Int32Array, Int64Array,
-    LargeStringArray, ListArray, MapBuilder, StringArray, StringBuilder, StructArray, Time64MicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array,
+    Int32Array, Int64Array, LargeStringArray, ListArray, MapBuilder, StringArray, StringBuilder, StructArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    UInt64Array,
 };
 use arrow::datatypes::{Int32Type, i256};
 use arrow::util::display::array_value_to_string;
@@ -132,6 +133,40 @@ fn what_the_widest_type_cannot_hold_is_rescued() {
     let rescued = chunk.rescued.expect("rescued");
     assert_eq!(rescued[0].as_deref(), Some("{\"u\":\"18446744073709551615\"}"));
     assert_eq!(rescued[1].as_deref(), Some("{\"d\":\"170141183460469231731687303715884105727\"}"));
+}
+
+#[test]
+fn days_and_moments_out_of_four_digit_years_are_rescued() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX, i32::MIN + 1, 2_932_897, -719_162]));
+    let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
+        9_223_372_036_825_200_000,
+        -62_135_596_800_000_001,
+        253_402_300_800_000_000,
+        253_402_300_799_999_999,
+    ]));
+    let millis: ArrayRef =
+        Arc::new(TimestampMillisecondArray::from(vec![i64::MAX, i64::MIN, 253_402_300_800_000, -62_135_596_800_000]));
+    let chunk = read(write(vec![("d", days), ("t", moments), ("m", millis)])).expect("a chunk");
+    assert_eq!(shown(chunk.columns.column(0)).1, ["\\N", "\\N", "\\N", "0001-01-01"]);
+    assert_eq!(shown(chunk.columns.column(1)).1, ["\\N", "\\N", "\\N", "9999-12-31T23:59:59.999999Z"]);
+    assert_eq!(shown(chunk.columns.column(2)).1, ["\\N", "\\N", "\\N", "0001-01-01T00:00:00Z"]);
+    let rescued = chunk.rescued.expect("rescued");
+    let text = "{\"d\":\"2147483647 days\",\"m\":\"9223372036854775807 ms\",\"t\":\"9223372036825200000 µs\"}";
+    assert_eq!((rescued[0].as_deref(), &rescued[3]), (Some(text), &None));
+    let year_ten_thousand = rescued[2].as_deref().expect("rescued");
+    assert!(year_ten_thousand.contains("\"d\":\"+10000-01-01\""), "{year_ten_thousand}");
+}
+
+#[test]
+fn floats_keep_their_digits_and_nested_binaries_say_that_they_are_bytes() {
+    check(Float32Array::from(vec![19.99, 0.1, 1e10, -2.5]), "Float64", &["19.99", "0.1", "10000000000.0", "-2.5"]);
+    let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[0, 0xff][..]]));
+    let far: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX]));
+    let members = vec![
+        (Arc::new(Field::new("b", DataType::Binary, true)), bytes),
+        (Arc::new(Field::new("d", DataType::Date32, true)), far),
+    ];
+    check(StructArray::from(members), "Utf8", &["{\"b\":\"\\\\x00ff\",\"d\":\"2147483647 days\"}"]);
 }
 
 #[test]

@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use arrow::array::types::Decimal128Type;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Int64Array, StringBuilder, TimestampMicrosecondArray,
-    new_null_array,
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Decimal256Array, Int64Array, StringBuilder,
+    TimestampMicrosecondArray, new_null_array,
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, DecimalType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt64Type,
+    DECIMAL128_MAX_PRECISION, DataType, Date32Type, Date64Type, DecimalType, Float32Type, Float64Type, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
 };
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use lake::Result;
+use lake::cast::{is_day, is_moment, widened};
 
 use super::super::{Unfit, nanos_text, refused};
+use super::far::{far_text, shown};
 use super::json::json_text;
+
+const DAY_MILLIS: i64 = 86_400_000;
 
 /// A column in the widest type of its kind.
 pub(super) struct Wide {
@@ -26,9 +29,9 @@ pub(super) struct Wide {
     pub(super) unfit: Vec<Unfit>,
 }
 
-/// Makes a column as wide as its kind goes: integers 64 bit, floats double, decimals 38 digits of their scale, times
-/// microseconds UTC (nanoseconds floored, a time without a zone taken as UTC), texts and binaries plain, nested values
-/// and what has no kind of ours as text.
+/// Makes a column as wide as its kind goes: integers 64 bit, floats double (of the same digits), decimals 38 digits of
+/// their scale, times microseconds UTC (nanoseconds floored, a time without a zone taken as UTC), texts and binaries
+/// plain, nested values and what has no kind of ours as text. Days and times out of the years 0001 to 9999 do not fit.
 ///
 /// # Errors
 /// [`ErrorKind::File`](lake::ErrorKind::File) when a value cannot be rendered.
@@ -36,12 +39,19 @@ pub(super) fn widen(column: &ArrayRef) -> Result<Wide> {
     use DataType as T;
     let kind = column.data_type();
     let target = match kind {
-        T::Int64 | T::Float64 | T::Utf8 | T::Boolean | T::Date32 | T::Binary => return Ok(exact(Arc::clone(column))),
+        T::Int64 | T::Float64 | T::Utf8 | T::Boolean | T::Binary => return Ok(exact(Arc::clone(column))),
         T::Int8 | T::Int16 | T::Int32 | T::UInt8 | T::UInt16 | T::UInt32 => T::Int64,
-        T::Float16 | T::Float32 => T::Float64,
+        T::Float16 => return widen(&cast(column, &T::Float32).map_err(unreadable)?),
+        T::Float32 => return Ok(exact(float(column))),
+        T::Date32 => {
+            return Ok(date(column, column.as_primitive::<Date32Type>().iter().map(|days| days.map(i64::from))));
+        }
+        T::Date64 => {
+            let millis = column.as_primitive::<Date64Type>();
+            return Ok(date(column, millis.iter().map(|millis| millis.map(|millis| millis.div_euclid(DAY_MILLIS)))));
+        }
         T::LargeUtf8 | T::Utf8View => T::Utf8,
         T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => T::Binary,
-        T::Date64 => T::Date32,
         T::Decimal32(_, scale) | T::Decimal64(_, scale) | T::Decimal128(_, scale) if *scale >= 0 => {
             T::Decimal128(DECIMAL128_MAX_PRECISION, *scale)
         }
@@ -53,10 +63,7 @@ pub(super) fn widen(column: &ArrayRef) -> Result<Wide> {
         T::Struct(_) | T::List(_) | T::LargeList(_) | T::FixedSizeList(_, _) | T::Map(_, _) => {
             return text(column, |row| json_text(column, row)).map(exact);
         }
-        _ => {
-            let formatter = ArrayFormatter::try_new(column, &FormatOptions::new()).map_err(unreadable)?;
-            return text(column, |row| formatter.value(row).try_to_string().map_err(unreadable)).map(exact);
-        }
+        _ => return text(column, |row| shown(column, row).map_err(unreadable)).map(exact),
     };
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(column, &target, &options).map(exact).map_err(unreadable)
@@ -72,29 +79,33 @@ fn unsigned(column: &ArrayRef) -> Wide {
     wide(column, Arc::new(array), |row| values.value(row).to_string())
 }
 
+/// Single precision as the double of the same digits.
+fn float(column: &ArrayRef) -> ArrayRef {
+    Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float64Type>(widened))
+}
+
+/// Days; those that no date can be do not fit.
+fn date(column: &ArrayRef, days: impl Iterator<Item = Option<i64>>) -> Wide {
+    let near = |days: i64| i32::try_from(days).ok().filter(|_| is_day(days));
+    let array: Date32Array = days.map(|days| near(days?)).collect();
+    wide(column, Arc::new(array), |row| far_text(column, row))
+}
+
 fn timestamp(column: &ArrayRef, unit: TimeUnit) -> Wide {
-    let scaled = |factor: i64| move |value: i64| value.checked_mul(factor);
+    let scaled = |factor: i64| move |value: i64| value.checked_mul(factor).filter(|micros| is_moment(*micros));
     let array: TimestampMicrosecondArray = match unit {
         TimeUnit::Second => column.as_primitive::<TimestampSecondType>().unary_opt(scaled(1_000_000)),
         TimeUnit::Millisecond => column.as_primitive::<TimestampMillisecondType>().unary_opt(scaled(1_000)),
-        TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().clone(),
+        TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().unary_opt(scaled(1)),
         TimeUnit::Nanosecond => column.as_primitive::<TimestampNanosecondType>().unary(|value| value.div_euclid(1_000)),
     };
-    let wide = wide(column, Arc::new(array.with_timezone("UTC")), |row| raw_time(column, unit, row));
+    let wide = wide(column, Arc::new(array.with_timezone("UTC")), |row| far_text(column, row));
     if unit != TimeUnit::Nanosecond {
         return wide;
     }
     let exact = column.as_primitive::<TimestampNanosecondType>().iter().enumerate();
     let finer = exact.filter_map(|(row, value)| Some((row, value.filter(|value| value.rem_euclid(1_000) != 0)?)));
     Wide { unfit: finer.map(|(row, value)| Unfit { row, text: nanos_text(value) }).collect(), ..wide }
-}
-
-/// A time that does not fit, as the number that it is in the file.
-fn raw_time(column: &ArrayRef, unit: TimeUnit, row: usize) -> String {
-    match unit {
-        TimeUnit::Second => format!("{} s", column.as_primitive::<TimestampSecondType>().value(row)),
-        _ => format!("{} ms", column.as_primitive::<TimestampMillisecondType>().value(row)),
-    }
 }
 
 fn decimal(values: &Decimal256Array, scale: i8) -> Result<Wide> {
