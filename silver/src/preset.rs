@@ -1,5 +1,7 @@
 //! What each producer of changes writes: a filled-in set of the options of a table, which the spec may override.
 
+use lake::cast::bytes_text;
+
 use crate::spec::{DeleteFlag, FlagWhen, Op, Preset};
 use crate::written::base64_of;
 
@@ -236,8 +238,8 @@ const DEBEZIUM_UNCHANGED: &str = "__debezium_unavailable_value";
 /// array, in a map.
 pub(crate) fn placeholders(text: &str) -> Vec<String> {
     let quoted = format!("\"{text}\"");
-    let hex = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let coded = [base64_of(text.as_bytes()), hex];
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let coded = [base64_of(text.as_bytes()), bytes_text(text.as_bytes()), hex];
     let nested = [format!("[{quoted}]"), format!("{{{quoted}:{quoted}}}"), quoted];
     [text.to_owned()].into_iter().chain(coded).chain(nested).collect()
 }
@@ -305,6 +307,6 @@ mod tests {
         let all = placeholders(DEBEZIUM_UNCHANGED);
         assert_eq!(all[1], "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==");
         assert_eq!(base64(&all[1]).as_deref(), Some(DEBEZIUM_UNCHANGED.as_bytes()));
-        assert_eq!(placeholders("x"), ["x", "eA==", "78", "[\"x\"]", "{\"x\":\"x\"}", "\"x\""]);
+        assert_eq!(placeholders("x"), ["x", "eA==", "\\x78", "78", "[\"x\"]", "{\"x\":\"x\"}", "\"x\""]);
     }
 }

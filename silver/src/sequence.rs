@@ -157,7 +157,7 @@ pub fn lsn_key(text: &str) -> Result<String, String> {
     let digits = text.trim();
     // A number that passed through a float.
     let digits = digits.strip_suffix(".0").unwrap_or(digits);
-    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")).unwrap_or(digits);
+    let digits = ["0x", "0X", "\\x"].iter().find_map(|start| digits.strip_prefix(start)).unwrap_or(digits);
     let mut key = String::with_capacity(digits.len() + 8);
     for (number, part) in digits.split([':', '/', '-']).enumerate() {
         if number > 0 {
@@ -214,6 +214,7 @@ mod tests {
         let key = |text: &str| lsn_key(text).expect("a position");
         assert!(key("0x00000027000007580005") < key("0x0000002700000758000A"));
         assert_eq!(key("0x000B"), key("000b"));
+        assert_eq!(key("\\x000b"), key("000b"), "bytes inside of a record");
         assert!(key("00000027:00000758:0005") < key("00000027:00000758:0010"));
         assert!(key("9/FF000000") < key("10/00000001"));
         assert!(key("999") < key("1000"));

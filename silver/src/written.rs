@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, new_null_array};
 use lake::cast::{Cast, Rules, TextFormat, cast, cast_format, from_days, from_epoch};
 use lake::schema::{Column, ColumnType};
 
@@ -59,12 +59,21 @@ impl Written {
             Self::Plain => cast(column, kind, rules),
             Self::Format(format) => cast_format(column, kind, format, rules),
             // A typed source that has moments and days needs no numbers for them.
-            _ if *column.data_type() == kind.arrow() => Cast { array: Arc::clone(column), bad: Vec::new() },
+            _ if *column.data_type() == kind.arrow() => cast(column, kind, rules),
             Self::Epoch(unit) => from_epoch(&cast(column, ColumnType::Bigint, rules), *unit),
             Self::Days => from_days(&cast(column, ColumnType::Bigint, rules)),
+            // A number of a typed source is no base64, whatever its digits.
+            Self::Base64Decimal if column.data_type().is_numeric() => no_base64(column, kind, rules),
             Self::Base64Decimal => base64_decimals(&cast(column, ColumnType::String, rules), kind),
         }
     }
+}
+
+fn no_base64(column: &ArrayRef, kind: ColumnType, rules: Rules) -> Cast {
+    let texts = cast(column, ColumnType::String, rules);
+    let texts = texts.array.as_string::<i32>().iter().enumerate();
+    let bad = texts.filter_map(|(row, text)| Some((row, format!("`{}` is a number, and no base64", text?))));
+    Cast { array: new_null_array(&kind.arrow(), column.len()), bad: bad.collect() }
 }
 
 fn base64_decimals(texts: &Cast, kind: ColumnType) -> Cast {
@@ -110,13 +119,11 @@ pub(crate) fn unscaled(text: &str) -> Result<i128, String> {
     Ok(bytes.iter().fold(start, |value: i128, byte| (value << 8) | i128::from(*byte)))
 }
 
-/// The bytes of a base64 text of the standard alphabet, with or without padding; `None` when it is none.
+/// The bytes of a base64 text of the standard alphabet as every encoder writes it: padded, without bits that mean
+/// nothing. `None` when it is none.
 pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
-    if text.len() - digits.len() > 2
-        || digits.len() % 4 == 1
-        || (text.len() > digits.len() && !text.len().is_multiple_of(4))
-    {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
@@ -137,7 +144,7 @@ pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
             bytes.push(u8::try_from((held >> bits) & 0xff).unwrap_or_default());
         }
     }
-    Some(bytes)
+    (base64_of(&bytes) == text).then_some(bytes)
 }
 
 /// The base64 text of bytes, padded.
@@ -177,13 +184,11 @@ mod tests {
 
     #[test]
     fn base64_is_that_of_the_standard() {
-        for (text, bytes) in
-            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar"), ("Zm8", "fo")]
-        {
+        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar")] {
             assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
-            assert_eq!(base64_of(bytes.as_bytes()).trim_end_matches('='), text.trim_end_matches('='));
+            assert_eq!(base64_of(bytes.as_bytes()), text);
         }
-        for wrong in ["Z", "Zg=", "Zg===", "Z?==", "Zm9v="] {
+        for wrong in ["Z", "Zg=", "Zg===", "Z?==", "Zm9v=", "Zm8", "Zh==", "====", "MTI=\n"] {
             assert_eq!(base64(wrong), None, "{wrong}");
         }
     }
@@ -206,13 +211,22 @@ mod tests {
         let cast = Written::Base64Decimal.cast(&texts, ColumnType::Decimal(6, 2), UTC);
         assert_eq!(cast.array.as_primitive::<Decimal128Type>().value_as_string(0), "1234.56");
         assert_eq!(cast.bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 3], "no base64, and seven digits");
+        let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![Some(1250), None]));
+        let cast = Written::Base64Decimal.cast(&numbers, ColumnType::Decimal(12, 2), UTC);
+        assert_eq!((cast.array.null_count(), cast.bad.len()), (2, 1), "a number is no base64");
     }
 
     #[test]
     fn numbers_are_days_and_moments() {
-        let texts: ArrayRef = Arc::new(StringArray::from(vec!["19844", "99999999999", "x"]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["19844", "99999999999", "x", "2932897"]));
         let cast = Written::Days.cast(&texts, ColumnType::Date, UTC);
         assert_eq!(cast.array.as_primitive::<arrow::datatypes::Date32Type>().value(0), 19_844);
-        assert_eq!(cast.bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(cast.bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2, 3]);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["9223372036825200000", "-62135596800000001", "0"]));
+        let cast = Written::Epoch(1).cast(&texts, ColumnType::Timestamp, UTC);
+        assert_eq!(cast.bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 1]);
+        let typed: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![i32::MAX, 0]));
+        let cast = Written::Days.cast(&typed, ColumnType::Date, UTC);
+        assert_eq!((cast.array.null_count(), cast.bad.len()), (1, 1), "also where the source has days");
     }
 }

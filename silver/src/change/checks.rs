@@ -4,9 +4,19 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use lake::{Error, Result};
 
 use super::unsent::Unsent;
+use super::view::Viewed;
 use super::{Decoder, Fate, record, reject};
 use crate::expect::{Finding, Tested};
 use crate::spec::{OnBad, OnBadValue, OnNullKey, OnTruncate};
+
+/// Refuses records that have a key twice where values are read from: what it means is not told.
+pub(super) fn repeated_keys(viewed: &Viewed<'_>, fates: &mut [Fate]) {
+    for (row, fate) in fates.iter_mut().enumerate() {
+        if let Some(name) = viewed.repeated(row) {
+            reject(fate, "repeated_key", format!("the key `{name}` is repeated"), Some(&name.to_owned()), None);
+        }
+    }
+}
 
 impl Decoder {
     pub(super) fn keys(&self, typed: &[ArrayRef], fates: &mut [Fate]) {

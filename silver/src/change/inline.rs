@@ -7,8 +7,10 @@ use chrono::DateTime;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use lake::cast::bytes_text;
+
 use super::json::{Object, text_of};
-use crate::written::unscaled;
+use crate::written::{base64, unscaled};
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ enum Meaning {
     Moment(i64),
     /// A time of day, in so many units a second.
     TimeOfDay(i64),
+    /// The base64 of bytes.
+    Bytes,
 }
 
 /// The meanings of fields by the struct that they are in; a record that is the row itself has none: `""`.
@@ -31,6 +35,8 @@ pub(super) struct InlineSchema(HashMap<String, HashMap<String, Meaning>>);
 #[derive(Deserialize)]
 struct Node {
     field: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
     name: Option<String>,
     #[serde(default)]
     fields: Vec<Node>,
@@ -50,12 +56,22 @@ impl InlineSchema {
         Self(structs)
     }
 
+    /// The bytes of field `name` in a struct, as a column of bytes reads them; `None` when the schema does not say that the
+    /// value is bytes, or it is no base64.
+    pub(super) fn bytes(&self, inside: &[&str], name: &str, value: &RawValue) -> Option<String> {
+        let meaning = inside.iter().find_map(|inside| self.0.get(*inside)?.get(name))?;
+        let text = text_of(value).ok()??;
+        (*meaning == Meaning::Bytes).then(|| base64(&text)).flatten().map(|bytes| bytes_text(&bytes))
+    }
+
     /// A value of field `name` in a struct, as text: `None` when the schema says nothing about it.
     pub(super) fn text(&self, inside: &[&str], name: &str, value: &RawValue) -> Option<String> {
         let meaning = inside.iter().find_map(|inside| self.0.get(*inside)?.get(name))?;
         match meaning {
             Meaning::Decimal(scale) => decimal(&text_of(value).ok()??, *scale),
             Meaning::VariableDecimal => variable_decimal(value),
+            // What a column of text holds is the base64 itself.
+            Meaning::Bytes => None,
             Meaning::Days => {
                 let days: i64 = value.get().parse().ok()?;
                 let moment = DateTime::from_timestamp(days.checked_mul(86_400)?, 0)?;
@@ -87,7 +103,7 @@ fn meanings(fields: &[Node]) -> HashMap<String, Meaning> {
 }
 
 fn meaning(node: &Node) -> Option<Meaning> {
-    Some(match node.name.as_deref()? {
+    Some(match node.name.as_deref().unwrap_or_default() {
         "org.apache.kafka.connect.data.Decimal" => {
             Meaning::Decimal(node.parameters.as_ref()?.get("scale")?.parse().ok()?)
         }
@@ -99,6 +115,7 @@ fn meaning(node: &Node) -> Option<Meaning> {
         "io.debezium.time.Time" | "org.apache.kafka.connect.data.Time" => Meaning::TimeOfDay(1_000),
         "io.debezium.time.MicroTime" => Meaning::TimeOfDay(1_000_000),
         "io.debezium.time.NanoTime" => Meaning::TimeOfDay(1_000_000_000),
+        _ if node.kind.as_deref() == Some("bytes") => Meaning::Bytes,
         _ => return None,
     })
 }
@@ -133,6 +150,7 @@ mod tests {
         {"field":"made","type":"int64","name":"io.debezium.time.MicroTimestamp"},
         {"field":"fine","type":"int64","name":"io.debezium.time.NanoTimestamp"},
         {"field":"at","type":"int64","name":"io.debezium.time.MicroTime"},
+        {"field":"raw","type":"bytes"},{"field":"bits","type":"bytes","name":"io.debezium.data.Bits"},
         {"field":"id","type":"int32"}]}]}"#;
 
     fn text(name: &str, value: &str) -> Option<String> {
@@ -159,6 +177,18 @@ mod tests {
         ] {
             assert_eq!(text(name, value).as_deref(), Some(expected), "{name} {value}");
         }
+    }
+
+    #[test]
+    fn bytes_are_behind_their_base64() {
+        let bytes = |name: &str, value: &str| {
+            let value: &RawValue = serde_json::from_str(value).expect("a value");
+            InlineSchema::read(SCHEMA).bytes(&["after"], name, value)
+        };
+        assert_eq!(bytes("raw", r#""AP8=""#).as_deref(), Some("\\x00ff"));
+        assert_eq!(bytes("bits", r#""BQ==""#).as_deref(), Some("\\x05"));
+        assert_eq!((bytes("raw", "null"), bytes("raw", r#""AP8""#), bytes("id", r#""AP8=""#)), (None, None, None));
+        assert_eq!(text("raw", r#""AP8=""#), None, "a column of text holds the base64");
     }
 
     #[test]

@@ -219,6 +219,7 @@ impl Decoder {
         let mut fates = self.operations(&prepared, &restored, &records, &viewed)?;
         let rows = viewed.row_columns(|row| matches!(fates[row], Fate::Delete));
         records.extend(rows.columns);
+        checks::repeated_keys(&viewed, &mut fates);
         for (row, path, text) in around.bad.into_iter().chain(rows.bad) {
             reject_value(&mut fates[row], text, &path, None);
         }

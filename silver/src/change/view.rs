@@ -46,11 +46,14 @@ struct Inside {
     /// Whether the producer may say beside it how it is written.
     is_plain: bool,
     is_decimal: bool,
+    is_binary: bool,
+    /// Whether it is written as base64, which no JSON number is.
+    is_base64: bool,
 }
 
 impl Inside {
     fn text(path: &str) -> Self {
-        Self { path: path.to_owned(), is_plain: false, is_decimal: false }
+        Self { path: path.to_owned(), is_plain: false, is_decimal: false, is_binary: false, is_base64: false }
     }
 }
 
@@ -234,8 +237,20 @@ impl<'t> Viewed<'t> {
                 (true, false) => self.in_row(record, record.row.as_ref(), row, &inside.path),
             };
             let Some(found) = found else { return Ok(None) };
+            if let (Leaf::Json(value), true) = (found, inside.is_base64)
+                && !value.get().starts_with(['"', 'n'])
+            {
+                // A delete needs its key only.
+                let reason = format!("`{}` is no text, and the base64 of a number is one", value.get());
+                return if deletes { Ok(None) } else { Err(reason) };
+            }
             if let (Leaf::Json(value), true) = (found, inside.is_plain) {
                 let schema = schemas.as_ref().map(|schemas| &schemas[row]);
+                if let Some(schema) = schema.filter(|_| inside.is_binary)
+                    && let Some(bytes) = schema.bytes(&sections[usize::from(deletes)], &inside.path, value)
+                {
+                    return Ok(Some(Cow::Owned(bytes)));
+                }
                 let said = schema.and_then(|schema| schema.text(&sections[usize::from(deletes)], &inside.path, value));
                 let said = said.or_else(|| if inside.is_decimal { variable_decimal(value) } else { None });
                 if let Some(text) = said {
@@ -264,6 +279,13 @@ impl<'t> Viewed<'t> {
     /// Whether a record has new values at all, where they are inside of it.
     pub(super) fn has_row(&self, row: usize) -> bool {
         self.view.paths.row.is_none() || self.records[row].row.is_some()
+    }
+
+    /// A key that comes twice in an object that values of a record are read from.
+    pub(super) fn repeated(&self, row: usize) -> Option<&str> {
+        let Record { record, around, row, before, delete_row } = self.records.get(row)?;
+        let objects = [record, row, before, delete_row].into_iter().chain(around);
+        objects.flatten().find_map(Object::repeated)
     }
 
     /// Whether a record says nothing: no values, neither new nor old, and nothing around them.
@@ -391,6 +413,8 @@ fn of_row(plan: &TablePlan) -> Vec<Inside> {
                 path: plan.source.clone(),
                 is_plain: has_inline && matches!(plan.written, Written::Plain),
                 is_decimal: has_inline && matches!(plan.column.kind, ColumnType::Decimal(..)),
+                is_binary: has_inline && plan.column.kind == ColumnType::Binary,
+                is_base64: matches!(plan.written, Written::Base64Decimal),
             })
             .collect(),
     };
