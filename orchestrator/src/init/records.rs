@@ -77,15 +77,17 @@ impl Records {
     /// Adds the rows of a batch.
     ///
     /// # Errors
-    /// [`lake::ErrorKind::Query`] when a value has no text.
+    /// [`lake::ErrorKind::Query`] when the values of a column have no texts.
     pub(super) fn add(&mut self, file: usize, batch: &RecordBatch) -> Result<()> {
         let before = self.rows();
+        // All texts first: a batch joins as a whole or not at all.
+        let texts = batch.columns().iter().map(|array| texts(array.as_ref())).collect::<Result<Vec<_>>>()?;
         self.files.extend(std::iter::repeat_n(file, batch.num_rows()));
-        for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+        for (field, texts) in batch.schema().fields().iter().zip(texts) {
             let typed = (*field.data_type() != DataType::Utf8).then(|| type_of(field.data_type()));
             let column = self.column_mut(field.name(), before);
             column.typed = column.typed.or(typed);
-            column.values.extend(texts(array.as_ref())?);
+            column.values.extend(texts);
         }
         self.level();
         Ok(())
@@ -180,14 +182,32 @@ fn texts(array: &dyn Array) -> Result<Vec<Option<String>>> {
     }
     let options = FormatOptions::new();
     let formatter = ArrayFormatter::try_new(array, &options)?;
-    let text = |row| match array.is_null(row) {
-        true => Ok(None),
-        false => formatter.value(row).try_to_string().map(Some),
-    };
-    Ok((0..array.len()).map(text).collect::<Result<_, arrow::error::ArrowError>>()?)
+    // A value that cannot be shown says as little about its column as none.
+    let text = |row| if array.is_null(row) { None } else { formatter.value(row).try_to_string().ok() };
+    Ok((0..array.len()).map(text).collect())
 }
 
 /// The type of the spec for a column of a typed file.
 fn type_of(held: &DataType) -> ColumnType {
     ColumnType::of(held).unwrap_or(ColumnType::String)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Date32Array, Int64Array};
+
+    use super::*;
+
+    #[test]
+    fn values_that_cannot_be_shown_leave_the_others_in_their_rows() {
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let days: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX, 0]));
+        let batch = RecordBatch::try_from_iter([("id", ids), ("day", days)]).expect("a batch");
+        let mut records = Records::default();
+        records.add(0, &batch).expect("rows");
+        assert_eq!(records.columns[1].values, [None, Some("1970-01-01".to_owned())]);
+        assert!(records.columns.iter().all(|column| column.values.len() == records.rows()));
+    }
 }
