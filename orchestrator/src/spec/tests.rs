@@ -279,8 +279,9 @@ fn how_a_source_writes_its_rows_is_checked_before_it_is_read() {
         ("unchanged_placeholder: x", ""),
         ("cdc: goldengate", ""),
         ("partial_updates: true", "set `ignore_null_updates`"),
-        ("partial_updates: true\n    delete_mode: soft", "not supported yet for a table that keeps deleted rows"),
-        ("cdc: goldengate\n    stored_as_scd_type: 2", "`partial_updates: false`"),
+        ("ignore_null_updates: true\n    delete_mode: soft", ""),
+        ("cdc: goldengate\n    stored_as_scd_type: 2", ""),
+        ("ignore_null_updates: true\n    from_snapshot: true", "says nothing of full extracts"),
         ("op: {column: op, delete: [T], truncate: [T]}", "`T` is a value of `delete` as well"),
     ] {
         let found = only(options);
