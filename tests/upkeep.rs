@@ -100,6 +100,40 @@ fn versions_go_only_when_asked_twice() {
 }
 
 #[test]
+fn a_file_that_came_back_stays_for_the_whole_retention_once_it_goes_again() {
+    let project = Project::new(SPEC);
+    let land = |file: &str, status: &str| {
+        let row = format!("id,status,ts\n1,{status},2024-05-0{}T10:00:00Z\n", &file[..1]);
+        project.land(file, row.as_bytes(), None);
+        project.run();
+    };
+    land("1.csv", "new");
+    land("2.csv", "paid");
+    let restore = ["table", "restore", "silver.orders", "--version", "1", "--keep-offset", "--yes"];
+    project.orchestrator(&restore).expect(0);
+    land("3.csv", "sent");
+    // The first time that the file went is long ago.
+    let entry = project.table_folder("silver.orders").join("_delta_log/00000000000000000002.json");
+    let text = fs::read_to_string(&entry).expect("an entry");
+    let lines = text.lines().map(|line| {
+        let mut action: Value = serde_json::from_str(line).expect("an action");
+        for (kind, member) in [("remove", "deletionTimestamp"), ("commitInfo", "timestamp")] {
+            if let Some(time) = action.get_mut(kind).and_then(|of| of.get_mut(member)) {
+                *time = (time.as_i64().expect("a time") - 10 * 24 * 3_600_000).into();
+            }
+        }
+        action.to_string()
+    });
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    fs::write(&entry, lines).expect("written");
+    assert_eq!(vacuum(&project, &["silver.orders"])["tables"], serde_json::json!({}), "it went again just now");
+    let before = project.query("SELECT status FROM silver.orders VERSION AS OF 3");
+    assert_eq!(before[0]["status"], "new");
+    vacuum(&project, &["silver.orders", "--retain", "0s", "--force"]);
+    assert_eq!(data_files(&project, "silver.orders"), 1);
+}
+
+#[test]
 fn vectors_that_a_version_within_the_retention_needs_stay() {
     let columns = "columns: {id: bigint not null, status: string, ts: timestamp}";
     let marked = format!("{columns}\n    deletion_vectors: true\n    write_mode: merge_on_read");

@@ -243,7 +243,7 @@ fn a_new_version_of_a_table_starts_a_run_and_the_event_log_says_so() {
     assert_eq!(started.len(), 1, "{started:?}");
     let details: serde_json::Value =
         serde_json::from_str(started[0]["details"].as_str().expect("a text")).expect("JSON");
-    assert_eq!(details["trigger"]["tables"], serde_json::json!(["bronze.orders_cdc"]));
+    assert_eq!(details["trigger"]["table_names"], serde_json::json!(["bronze.orders_cdc"]));
 }
 
 #[test]

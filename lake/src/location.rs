@@ -125,9 +125,14 @@ impl Root {
     /// # Errors
     /// [`ErrorKind::Spec`] when the folder does not make a URL.
     pub fn folder_url(&self, folder: &str) -> Result<Url> {
-        self.url
-            .join(&format!("{folder}/"))
-            .map_err(|error| Error::spec(format!("`{folder}` is not a folder name")).with_source(error))
+        let mut url = self.url.clone();
+        // Each part is a name as it is: `#`, `?` and `%` mean nothing in it.
+        url.path_segments_mut()
+            .map_err(|()| Error::spec(format!("`{folder}` is not a folder name")))?
+            .pop_if_empty()
+            .extend(folder.split('/'))
+            .push("");
+        Ok(url)
     }
 }
 

@@ -72,7 +72,11 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         .with_dry_run(true);
     let (_, free) = plan.await.context(|| format!("looking for files that {} does not need", table.name()))?;
     let now = lake.clock().now();
-    let mut kept = vectors_of(table, now - chrono::Duration::from_std(retain).unwrap_or_default()).await?;
+    let since = chrono::Duration::from_std(retain).ok().and_then(|retain| now.checked_sub_signed(retain));
+    let (mut kept, reaches) = match named_since(table, since.unwrap_or(DateTime::<Utc>::MIN_UTC)).await? {
+        Some(named) => (named, true),
+        None => (HashSet::new(), false),
+    };
     kept.extend(tagged_files(lake, table).await?);
     if retain < UNCOMMITTED_LEAST {
         let named = named(table).await?;
@@ -81,7 +85,8 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         kept.extend(listed.iter().filter(is_young).map(|(path, _)| path.clone()));
     }
     // A file that went earlier is still named by the log for a while.
-    let there = free.files_deleted.into_iter().filter(|path| !kept.contains(path)).filter_map(|path| {
+    let free = free.files_deleted.into_iter().filter(|path| reaches && !kept.contains(path));
+    let there = free.filter_map(|path| {
         let bytes = listed.get(&path)?.size;
         Some(Leftover { path, bytes, unfinished: false })
     });
@@ -104,46 +109,57 @@ impl deltalake::operations::vacuum::Clock for Clock {
     }
 }
 
-/// The files of deletion vectors that versions since then name. The library keeps those of the open version alone, and
-/// judges one that was replaced by when it was written.
-async fn vectors_of(table: &Table, since: DateTime<Utc>) -> Result<HashSet<String>> {
-    let mut vectors = HashSet::new();
-    if !table.protocol()?.features.iter().any(|feature| feature == "deletionVectors") {
-        return Ok(vectors);
-    }
+/// The files that versions since then name, those that they removed among them; `None` when the log does not reach back so
+/// far, and nobody can say what went when.
+///
+/// The library goes by each entry about a removal alone, so that a file which was removed, brought back and removed again
+/// counts from the first time; entries of checkpoints are dropped by the table's retention, which may be shorter than the
+/// one that is asked for; and vectors it judges by when they were written.
+async fn named_since(table: &Table, since: DateTime<Utc>) -> Result<Option<HashSet<String>>> {
+    let mut kept = HashSet::new();
     // Those of versions that look older than `since`.
     let (mut before, mut older) = (HashSet::new(), 0);
     for number in (0..=table.version()).rev() {
-        let Some(actions) = logged(table, number).await? else { break };
+        let Some(actions) = logged(table, number).await? else {
+            return Ok((older > 0).then_some(kept));
+        };
         let committed = actions.iter().find_map(|action| match action {
             Action::CommitInfo(info) => info.timestamp.and_then(DateTime::from_timestamp_millis),
             _ => None,
         });
-        // The newest version before stood then. Of the vectors that it brought, those that are not live any more were
+        // The newest version before stood then. Of the files that it brought, those that are not live any more were
         // removed by a version that was seen; those that it removed itself were gone by then. A clock that was wrong for
         // a moment does not end the search.
         if committed.is_some_and(|committed| committed < since) {
             older += 1;
         } else {
             older = 0;
-            vectors.extend(before.drain());
+            kept.extend(before.drain());
         }
         if older == OLDER_VERSIONS {
             break;
         }
+        let seen = if older > 0 { &mut before } else { &mut kept };
         for action in actions {
-            let vector = match action {
-                Action::Add(add) => add.deletion_vector,
-                Action::Remove(remove) => remove.deletion_vector,
-                _ => None,
-            };
-            if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
-                let vectors = if older > 0 { &mut before } else { &mut vectors };
-                vectors.insert(path_of(&vector.path_or_inline_dv)?.to_string());
-            }
+            add_named(action, seen)?;
         }
     }
-    Ok(vectors)
+    Ok(Some(kept))
+}
+
+/// Adds the files that an action names: a data file, a feed, a vector.
+fn add_named(action: Action, named: &mut HashSet<String>) -> Result<()> {
+    let (path, vector) = match action {
+        Action::Add(file) => (file.path, file.deletion_vector),
+        Action::Remove(file) => (file.path, file.deletion_vector),
+        Action::Cdc(file) => (file.path, None),
+        _ => return Ok(()),
+    };
+    named.insert(StorePath::parse(&path).unwrap_or_else(|_| StorePath::from(path.as_str())).to_string());
+    if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
+        named.insert(path_of(&vector.path_or_inline_dv)?.to_string());
+    }
+    Ok(())
 }
 
 /// Removes files of a table, but for those that its newest version names: a restore may have brought them back since they
@@ -211,20 +227,10 @@ async fn tagged_files(lake: &Lake, table: &Table) -> Result<Vec<String>> {
 /// The files that some version in the log names, as far as it goes back.
 async fn named(table: &Table) -> Result<HashSet<String>> {
     let mut named = HashSet::new();
-    let place = |path: &str| StorePath::parse(path).unwrap_or_else(|_| StorePath::from(path)).to_string();
     for number in (0..=table.version()).rev() {
         let Some(actions) = logged(table, number).await? else { break };
         for action in actions {
-            let (path, vector) = match action {
-                Action::Add(file) => (file.path, file.deletion_vector),
-                Action::Remove(file) => (file.path, file.deletion_vector),
-                Action::Cdc(file) => (file.path, None),
-                _ => continue,
-            };
-            named.insert(place(&path));
-            if let Some(vector) = vector.filter(|vector| vector.storage_type == StorageType::UuidRelativePath) {
-                named.insert(path_of(&vector.path_or_inline_dv)?.to_string());
-            }
+            add_named(action, &mut named)?;
         }
     }
     Ok(named)

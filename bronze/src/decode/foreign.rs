@@ -9,7 +9,6 @@ use super::refused;
 const MARKS: &[(&[u8], &str, &str)] = &[
     (b"PK\x03\x04", "a zip archive or an Excel workbook", UNPACK),
     (b"PK\x05\x06", "an empty zip archive", UNPACK),
-    (b"PAR1", "Parquet", "`format: parquet` reads such files: give them a source of their own"),
     (b"Obj\x01", "Avro", "`format: avro` reads such files: give them a source of their own"),
     (&[0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1], "a workbook of old Excel", "save it as CSV"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "compressed with xz", PACK_OTHERWISE),
@@ -20,6 +19,9 @@ const MARKS: &[(&[u8], &str, &str)] = &[
 const UNPACK: &str = "land the files that are in it, one by one (a workbook: saved as CSV)";
 const PACK_OTHERWISE: &str = "compress it with gzip, zstd or bzip2";
 
+/// The first bytes of Parquet.
+const PARQUET: &[u8] = b"PAR1";
+
 /// Where tar has its mark, and the mark.
 const TAR: (usize, &[u8]) = (257, b"ustar");
 
@@ -29,6 +31,11 @@ pub(super) fn refusal(head: &[u8], compression: Option<&'static str>) -> Option<
     let inside = compression.map(|name| format!(" inside of {name}")).unwrap_or_default();
     let (what, hint) = match MARKS.iter().find(|(mark, ..)| head.starts_with(mark)) {
         Some((_, what, hint)) => (format!("{what}{inside}"), (*hint).to_owned()),
+        // A text may begin so; a file of that kind goes on with no letter.
+        None if head.starts_with(PARQUET) && head.get(PARQUET.len()).is_some_and(u8::is_ascii_control) => (
+            format!("Parquet{inside}"),
+            "`format: parquet` reads such files: give them a source of their own".to_owned(),
+        ),
         // The name of the first file stands in front, filled up with zeros.
         None if head.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) && head[..TAR.0].contains(&0) => {
             (format!("a tar archive{inside}"), UNPACK.to_owned())

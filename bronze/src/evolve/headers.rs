@@ -3,8 +3,8 @@
 //! The first record of a file without its header would be lost, and its values would be columns for ever. So a file
 //! belongs to its source by a column that it has in common with it: with the table, or, in the batch that brings the
 //! first columns, with the other files. There the largest group of files that are connected by common columns is the
-//! source; of groups of one size the one that is not made of values is. Where that does not tell, all are taken. The
-//! order of the files means nothing.
+//! source, of those that are not made of values if there are any. Where that does not tell, all are taken. The order of
+//! the files of a batch means nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,6 +47,11 @@ impl Headers {
     pub fn check(&self, header: &[String]) -> Result<(), Error> {
         let belongs = |name: &String| self.known.contains(&folded(name)) || self.hinted.contains(&folded(name));
         if self.known.is_empty() || header.iter().any(belongs) {
+            return Ok(());
+        }
+        // A table that a file without its header has begun says nothing about those that have one.
+        let has_values = |names: &[String]| names.iter().any(|name| is_value(name));
+        if has_values(&self.held) && !has_values(header) {
             return Ok(());
         }
         Err(self.stranger(
@@ -136,10 +141,10 @@ pub(crate) fn delimiter_in(name: &str) -> Option<char> {
     [';', '\t', '|', ','].into_iter().find(|delimiter| name.contains(*delimiter) && name.split(*delimiter).all(is_name))
 }
 
-/// The largest group, of those of one size the one that is not made of values; `None` when that is not one alone.
+/// The largest group, of those that are not made of values if there are any; `None` when that is not one alone.
 fn largest<'g>(groups: &'g [Vec<usize>], headers: &[Option<Vec<String>>]) -> Option<&'g Vec<usize>> {
     let has_values = |index: &usize| headers[*index].iter().flatten().any(|name| is_value(name));
-    let rank = |group: &Vec<usize>| (group.len(), !group.iter().any(has_values));
+    let rank = |group: &Vec<usize>| (!group.iter().any(has_values), group.len());
     let best = groups.iter().map(rank).max()?;
     let mut bests = groups.iter().filter(|group| rank(group) == best);
     bests.next().filter(|_| bests.next().is_none())
@@ -215,6 +220,8 @@ mod tests {
         let error = table.check(&["id;v".to_owned()]).expect_err("another delimiter");
         assert!(error.hint_text().is_some_and(|hint| hint.contains("delimiter: \";\"")), "{error:?}");
         assert!(headers(&["dt"], &["id"]).check(&names("2,b")).is_ok(), "no file has brought columns");
+        let begun_wrong = headers(&["1", "anna"], &[]);
+        assert!(begun_wrong.check(&names("id,name")).is_ok() && begun_wrong.check(&names("2,bob")).is_err());
         assert!(headers(&["_c0", "id"], &[]).check(&names("_c0,9")).is_err(), "a name that was given is none");
     }
 
@@ -224,7 +231,8 @@ mod tests {
         assert_eq!(strangers(&[], &["2,b", "id,v", "w,v"]), [0]);
         assert_eq!(strangers(&[], &["a,b", "c,d", "x", "b,c"]), [2], "connected by a third file");
         assert_eq!(strangers(&[], &["id,2023,2024", "code,2023", "id"]), [1], "values connect nothing");
-        assert_eq!(strangers(&[], &["0,1", "0,1", "name"]), [2], "the same header does");
+        assert_eq!(strangers(&[], &["0,1", "0,1", "2,3"]), [2], "the same header does");
+        assert_eq!(strangers(&[], &["1,open", "2,open", "id,status"]), [0, 1], "values are no header, however many");
         assert_eq!(strangers(&["x"], &["id,v", "id", "x,y"]), [0; 0], "the spec names it");
     }
 

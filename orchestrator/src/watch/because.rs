@@ -50,7 +50,7 @@ impl Because {
             Self::Start(missed) => json!({"kind": "start", "tick": missed.as_ref().map(moment)}),
             Self::Tick(tick) => json!({"kind": "schedule", "tick": moment(tick)}),
             Self::Files(sources) => json!({"kind": "file_arrival", "sources": named(sources)}),
-            Self::Tables(tables) => json!({"kind": "table_update", "tables": tables}),
+            Self::Tables(tables) => json!({"kind": "table_update", "table_names": tables}),
             Self::Periodic => json!({"kind": "periodic"}),
             Self::Continuous => json!({"kind": "continuous"}),
             Self::Again(tasks, tick) => {

@@ -27,19 +27,17 @@ impl<'t> Object<'t> {
         exact.or_else(|| members().find(|(key, _)| key.eq_ignore_ascii_case(name))).map(|(_, value)| *value)
     }
 
-    /// A name that comes twice, also in another case: what it means is not told.
+    /// A name that comes twice: what it means is not told. Of names that differ in case the exact one counts.
     pub(super) fn repeated(&self) -> Option<&str> {
         /// As many names are compared with one another; more are put in a set.
         const FEW: usize = 32;
         let names = || self.0.iter().map(|(name, _)| name.as_ref());
         if self.0.len() <= FEW {
-            let is_known = |at: usize, name: &str| {
-                self.0[..at].iter().any(|(known, _)| known.len() == name.len() && is_same(known, name))
-            };
+            let is_known = |at: usize, name: &str| self.0[..at].iter().any(|(known, _)| known == name);
             return names().enumerate().find(|(at, name)| is_known(*at, name)).map(|(_, name)| name);
         }
         let mut known = HashSet::with_capacity(self.0.len());
-        names().find(|name| !known.insert(name.to_lowercase()))
+        names().find(|name| !known.insert(*name))
     }
 
     /// The members in their order.
@@ -55,10 +53,6 @@ impl<'t> Object<'t> {
         let (first, rest) = path.split_once('.')?;
         Object::read(self.get(first)?.get())?.walk(rest)
     }
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other) || (!one.is_ascii() && one.to_lowercase() == other.to_lowercase())
 }
 
 /// A value as bronze would hold it in a column of text: `None` is null, a text is without its quotes, all else is as
@@ -163,12 +157,11 @@ mod tests {
     fn a_name_that_comes_twice_is_found() {
         let repeated = |text: &str| Object::read(text).expect("an object").repeated().map(str::to_owned);
         assert_eq!(repeated(r#"{"id":1,"v":"a","v":"b"}"#).as_deref(), Some("v"));
-        assert_eq!(repeated(r#"{"id":1,"V":"a","v":"b"}"#).as_deref(), Some("v"));
+        assert_eq!(repeated(r#"{"id":1,"V":"a","v":"b"}"#), None, "two names");
         assert_eq!(repeated(r#"{"id":1,"v":{"v":1},"w":[{"v":1}]}"#), None);
-        assert_eq!(repeated(r#"{"Größe":1,"GRÖSSE":2,"GRÖßE":3}"#).as_deref(), Some("GRÖßE"));
         let many: Vec<String> = (0..100).map(|number| format!("\"c{number}\":1")).collect();
         assert_eq!(repeated(&format!("{{{}}}", many.join(","))), None);
-        assert_eq!(repeated(&format!("{{{},\"C7\":1}}", many.join(","))).as_deref(), Some("C7"));
+        assert_eq!(repeated(&format!("{{{},\"c7\":1}}", many.join(","))).as_deref(), Some("c7"));
     }
 
     #[test]

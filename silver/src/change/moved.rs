@@ -10,6 +10,7 @@ use arrow::compute::kernels::zip::zip;
 use lake::Result;
 use lake::columns::NOT_SENT;
 use lake::expression::Values;
+use lake::schema::ColumnType;
 use lake::upsert::DELETE;
 
 use super::derived::Input;
@@ -116,6 +117,11 @@ impl Decoder {
         }
         let placeholders = &self.plan.partial.placeholders;
         for (number, column) in self.resolved.columns().iter().enumerate() {
+            // What an expression makes, and what only the schema beside the record tells how to read, is not in the image.
+            let is_coded = viewed.has_schemas() && matches!(column.kind, ColumnType::Binary | ColumnType::Decimal(..));
+            if is_coded || self.derived.of(&column.name).is_some() {
+                continue;
+            }
             let mut texts: Vec<Option<String>> = vec![None; fates.len()];
             let mut known = vec![false; fates.len()];
             for row in moved.iter().copied().filter(|row| unsent.has(*row, number)) {
@@ -139,7 +145,8 @@ impl Decoder {
                 unsent.remove(row, number);
             }
         }
-        for row in moved.into_iter().filter(|row| unsent.is_partial(*row)) {
+        // Where null means that a value was not sent, a row of nulls may be all that there is.
+        for row in moved.into_iter().filter(|row| !self.plan.partial.null && unsent.is_partial(*row)) {
             let lacking = self.resolved.columns().iter().enumerate().find(|(number, _)| unsent.has(row, *number));
             let Some((_, column)) = lacking else { continue };
             let reason = format!(

@@ -72,6 +72,9 @@ impl Restored {
         else {
             return Ok(of_texts);
         };
+        if held.data_type() == &DataType::Utf8 {
+            return Ok(of_texts);
+        }
         let of_held = cast(held);
         let is_rescued = |row: &usize| rescued.contains_key(row);
         let mask: BooleanArray = (0..texts.len()).map(|row| Some(is_rescued(&row))).collect();

@@ -281,6 +281,11 @@ impl<'t> Viewed<'t> {
         self.view.paths.row.is_none() || self.records[row].row.is_some()
     }
 
+    /// Whether records say beside themselves how their values are written.
+    pub(super) fn has_schemas(&self) -> bool {
+        self.view.inline.is_some()
+    }
+
     /// A key that comes twice in an object that values of a record are read from.
     pub(super) fn repeated(&self, row: usize) -> Option<&str> {
         let Record { record, around, row, before, delete_row } = self.records.get(row)?;
@@ -300,6 +305,10 @@ impl<'t> Viewed<'t> {
     /// The old values of some columns of the row: `None` where the record does not have them, or has no old values.
     pub(super) fn old(&self, row: usize, name: &str) -> Option<Option<Cow<'t, str>>> {
         let before = self.records.get(row)?.before.as_ref()?;
+        let is_missing = self.view.says_missing.and_then(|ending| before.get(&format!("{name}{ending}")));
+        if is_missing.is_some_and(|value| value.get() == "true") {
+            return None;
+        }
         text_of(before.walk(name)?).ok()
     }
 

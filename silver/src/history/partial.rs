@@ -22,7 +22,7 @@ use lake::stage::Staged;
 use lake::upsert::DELETE;
 use lake::{Result, columns};
 
-use super::events::{COUNTED, Events, NEW, ORIGIN, ROW};
+use super::events::{COUNTED, Events, NEW, ORIGIN, REMEMBERED, ROW};
 use super::{APPLIED, Counts, STALE, SUPERSEDED, VERDICT, by_verdict};
 use crate::plan::Kept;
 
@@ -37,6 +37,10 @@ const NEWER_NEW: &str = "__newer_new";
 const ALIKE: &str = "__alike";
 const ALIKE_NEW: &str = "__alike_new";
 const BESIDE: &str = "__beside";
+/// How many changes of its sequence and batch are remembered.
+const KNOWN: &str = "__known";
+/// How many upserts of the key there are up to a change.
+const UPSERTS: &str = "__upserts";
 const SINCE: &str = "__since";
 const SENDERS: &str = "__senders_";
 const FILLED: &str = "__filled_";
@@ -94,7 +98,8 @@ fn filled(told: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let values: Vec<&str> = events.values().collect();
     let oldest = oldest_first(events);
     let batch: Vec<Expr> = events.keys().into_iter().chain(order(events)).collect();
-    let beside = counted(lit(true), &batch, &events.newest_first(), before(), BESIDE)?;
+    let is_remembered = ident(ORIGIN).eq(lit(REMEMBERED));
+    let beside = counted(is_remembered, &batch, &events.newest_first(), before(), KNOWN)?;
     let mut windows = vec![counted(ident(DELETE), &events.keys(), &oldest, so_far(), SINCE)?];
     for (number, name) in values.iter().enumerate() {
         windows.push(counted(is_sent(name), &events.keys(), &oldest, before(), &format!("{SENDERS}{number}"))?);
@@ -102,7 +107,7 @@ fn filled(told: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let parted = told.window(vec![beside])?.window(windows)?;
     // What was taken over from a change that is forgotten since is only there where it was put. Of a row whose change is
     // remembered as well it may be what a later change said.
-    let is_told = ident(ORIGIN).not_eq(lit(ROW)).or(ident(BESIDE).eq(lit(0_i64)));
+    let is_told = ident(ORIGIN).not_eq(lit(ROW)).or(ident(KNOWN).eq(lit(0_i64)));
     let is_old = ident(ORIGIN).not_eq(lit(NEW)).and(ident(DELETE).is_false()).and(is_told);
     let within: Vec<Expr> = events.keys().into_iter().chain([ident(SINCE)]).collect();
     let mut windows = Vec::new();
@@ -136,11 +141,12 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let mut alike = within.clone();
     alike.extend([ident(DELETE), ident(columns::NOT_SENT)]);
     if !is_history {
-        // A delete parts what is before it from what is after: each is one of its own.
-        for part in plan.sequence_columns() {
+        // A delete parts what is before it from what is after: two are alike where nothing can come between them.
+        for part in plan.sequence_columns().iter().map(String::as_str).chain([UPSERTS]) {
             alike.push(when(ident(DELETE), ident(part)).end()?);
         }
     }
+    let upserts = counted(ident(DELETE).is_false(), &events.keys(), &oldest_first(events), so_far(), UPSERTS)?;
     let newest = events.newest_first();
     let newer = |condition: Expr, within: &[Expr], name: &str| counted(condition, within, &newest, before(), name);
     let is_new = || ident(ORIGIN).eq(lit(NEW));
@@ -150,7 +156,7 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let settled = is_any(NEWER).or(is_any(ALIKE)).alias(SETTLED);
     let verdict = when(is_any(NEWER_NEW).or(is_any(ALIKE_NEW)), lit(SUPERSEDED)).otherwise(lit(STALE))?.alias(VERDICT);
     let columns = names.iter().map(ident).chain([settled, verdict]);
-    Ok(filled.window(of_place)?.window(of_alike)?.select(columns.collect::<Vec<_>>())?)
+    Ok(filled.window(vec![upserts])?.window(of_place)?.window(of_alike)?.select(columns.collect::<Vec<_>>())?)
 }
 
 /// The changes with whether they stand for their place, and their number among those of one sequence and batch.
