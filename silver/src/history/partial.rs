@@ -39,8 +39,6 @@ const ALIKE_NEW: &str = "__alike_new";
 const BESIDE: &str = "__beside";
 /// How many changes of its sequence and batch are remembered.
 const KNOWN: &str = "__known";
-/// How many upserts of the key there are up to a change.
-const UPSERTS: &str = "__upserts";
 const SINCE: &str = "__since";
 const SENDERS: &str = "__senders_";
 const FILLED: &str = "__filled_";
@@ -141,12 +139,11 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let mut alike = within.clone();
     alike.extend([ident(DELETE), ident(columns::NOT_SENT)]);
     if !is_history {
-        // A delete parts what is before it from what is after: two are alike where nothing can come between them.
-        for part in plan.sequence_columns().iter().map(String::as_str).chain([UPSERTS]) {
+        // A delete parts what is before it from what is after: each is one of its own.
+        for part in plan.sequence_columns() {
             alike.push(when(ident(DELETE), ident(part)).end()?);
         }
     }
-    let upserts = counted(ident(DELETE).is_false(), &events.keys(), &oldest_first(events), so_far(), UPSERTS)?;
     let newest = events.newest_first();
     let newer = |condition: Expr, within: &[Expr], name: &str| counted(condition, within, &newest, before(), name);
     let is_new = || ident(ORIGIN).eq(lit(NEW));
@@ -156,7 +153,7 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let settled = is_any(NEWER).or(is_any(ALIKE)).alias(SETTLED);
     let verdict = when(is_any(NEWER_NEW).or(is_any(ALIKE_NEW)), lit(SUPERSEDED)).otherwise(lit(STALE))?.alias(VERDICT);
     let columns = names.iter().map(ident).chain([settled, verdict]);
-    Ok(filled.window(vec![upserts])?.window(of_place)?.window(of_alike)?.select(columns.collect::<Vec<_>>())?)
+    Ok(filled.window(of_place)?.window(of_alike)?.select(columns.collect::<Vec<_>>())?)
 }
 
 /// The changes with whether they stand for their place, and their number among those of one sequence and batch.
