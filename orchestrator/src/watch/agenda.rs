@@ -91,7 +91,8 @@ impl Agenda {
     }
 }
 
-fn delta(duration: Duration) -> TimeDelta {
+/// A time that is waited; one that no clock reaches is the longest.
+pub(super) fn delta(duration: Duration) -> TimeDelta {
     TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
 }
 

@@ -6,6 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lake::report::{RunSummary, TaskStatus};
 use lake::spec::Trigger;
 
+use super::agenda::delta;
 use super::because::Because;
 
 /// How long a continuous watch rests after a run that found nothing new; it doubles with each further one.
@@ -80,10 +81,6 @@ impl Pace {
         self.rests += 1;
         delta(rest)
     }
-}
-
-fn delta(duration: Duration) -> TimeDelta {
-    TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
 }
 
 #[cfg(test)]

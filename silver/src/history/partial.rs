@@ -36,7 +36,10 @@ const NEWER: &str = "__newer";
 const NEWER_NEW: &str = "__newer_new";
 const ALIKE: &str = "__alike";
 const ALIKE_NEW: &str = "__alike_new";
-const BESIDE: &str = "__beside";
+/// How many newer changes there are at the place of a change.
+const NEWER_HERE: &str = "__newer_here";
+/// How many changes there are of one key, sequence and batch.
+const TOGETHER: &str = "__together";
 /// How many changes of its sequence and batch are remembered.
 const KNOWN: &str = "__known";
 const SINCE: &str = "__since";
@@ -85,8 +88,8 @@ fn told(all: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
         Kept::History(_) => events.plan.kept.row_keys(events.plan).iter().map(ident).collect(),
         Kept::Current | Kept::Marked => events.keys().into_iter().chain(order(events)).chain([ident(DELETE)]).collect(),
     };
-    let newer = counted(lit(true), &within, &events.newest_first(), before(), BESIDE)?;
-    let twice = ident(DELETE).and(ident(ORIGIN).eq(lit(ROW))).and(ident(BESIDE).gt(lit(0_i64)));
+    let newer = counted(lit(true), &within, &events.newest_first(), before(), NEWER_HERE)?;
+    let twice = ident(DELETE).and(ident(ORIGIN).eq(lit(ROW))).and(ident(NEWER_HERE).gt(lit(0_i64)));
     Ok(all.window(vec![newer])?.filter(twice.is_false())?.select(names.iter().map(ident).collect::<Vec<_>>())?)
 }
 
@@ -167,10 +170,10 @@ fn ranked(left: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
         .build()?
         .alias(STANDS);
     let rank = row_number().partition_by(batch.clone()).order_by(oldest_first(events)).build()?.alias(RANK);
-    let beside = counted(lit(true), &batch, &[], WindowFrame::new(None), BESIDE)?;
-    let rank_of = when(ident(BESIDE).gt(lit(1_i64)), cast(ident(RANK), DataType::Int32)).end()?.alias(RANK);
+    let together = counted(lit(true), &batch, &[], WindowFrame::new(None), TOGETHER)?;
+    let rank_of = when(ident(TOGETHER).gt(lit(1_i64)), cast(ident(RANK), DataType::Int32)).end()?.alias(RANK);
     let columns = names.iter().map(ident).chain([ident(STANDS).eq(lit(1_u64)).alias(STANDS), rank_of]);
-    let ranked = left.window(vec![stands])?.window(vec![rank])?.window(vec![beside])?;
+    let ranked = left.window(vec![stands])?.window(vec![rank])?.window(vec![together])?;
     Ok(ranked.select(columns.collect::<Vec<_>>())?)
 }
 
