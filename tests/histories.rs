@@ -67,10 +67,10 @@ fn spec(histories: &[History]) -> String {
             "  h{number}: {{path: h{number}/, format: {}, settle: 0s, max_files_per_batch: {files_per_batch}{nulls}}}\n",
             format.of_source()
         ));
-        let table = |name: &str, truncate: &str, columns: &str, more: &str| {
+        let table = |name: &str, columns: &str, more: &str| {
             format!(
                 "  {name}{number}:\n    source: h{number}\n    cdc: plain\n    \
-                 op: {{column: op, insert: [I], update: [U], delete: [D], {truncate}: [T]}}\n    keys: [k1, k2]\n    \
+                 op: {{column: op, insert: [I], update: [U], delete: [D], truncate: [T]}}\n    keys: [k1, k2]\n    \
                  {}\n    \
                  columns: {{k1: bigint not null, k2: string, note: string, amount: \"decimal(12,2)\"{columns}}}\n{more}",
                 format.options()
@@ -79,8 +79,8 @@ fn spec(histories: &[History]) -> String {
         // Every other history marks its rows as deleted.
         let vectors = if number % 2 == 1 { "    deletion_vectors: true\n    write_mode: merge_on_read\n" } else { "" };
         let partial = format!("    partial_updates: {is_partial}\n{vectors}");
-        silver.push_str(&table("h", "truncate", ", ts: timestamp", &partial));
-        silver.push_str(&table("p", "ignore", "", &format!("    {}\n{partial}", past.options())));
+        silver.push_str(&table("h", ", ts: timestamp", &partial));
+        silver.push_str(&table("p", "", &format!("    {}\n{partial}", past.options())));
         gold.push_str(&format!(
             "  h{number}:\n    query: SELECT k1 % 2 AS digit, count(*) AS n, sum(amount) AS total \
              FROM silver.h{number} GROUP BY k1 % 2\n"

@@ -23,6 +23,7 @@ use lake::{Error, ErrorKind, Lake, Result, Table, TableName};
 
 use crate::change::{Decoded, Decoder};
 use crate::dedup;
+use crate::history::is_needed;
 use crate::plan::TablePlan;
 use crate::read::{Once, Range, Wanted, records};
 use crate::truncates::Truncate;
@@ -146,6 +147,7 @@ struct Books {
 #[derive(Default)]
 struct Entries {
     files: BTreeMap<(i64, String), Fates>,
+    /// The newest, of a table that keeps current rows only.
     truncate: Option<Truncate>,
 }
 
@@ -186,20 +188,23 @@ impl Books {
         let (truncates, truncates_held) = self.without_held(&truncates, &rejected)?;
         let is_unexplained =
             |record: &&Rejected| self.open.get(record.batch_id, &record.file_path, record.row_number).is_none();
+        let is_past = is_needed(self.decoder.plan());
         let more = Fates {
             records: records.num_rows() as u64,
             added,
+            // Each tells of the past, where there is one.
+            in_effect: if is_past { truncates.num_rows() as u64 } else { 0 },
             // Until it is known which are the last.
-            superseded: (changes.num_rows() + truncates.num_rows()) as u64,
+            superseded: (changes.num_rows() + if is_past { 0 } else { truncates.num_rows() }) as u64,
             quarantined: refused + held + truncates_held,
             dropped: dropped + discarded,
             ignored,
             unexplained: rejected.iter().filter(is_unexplained).count() as u64,
             ..Fates::default()
         };
-        let truncate = Truncate::newest_of(&truncates, self.decoder.sequence())?;
+        let newest = Truncate::newest_of(&truncates, self.decoder.sequence())?.filter(|_| !is_past);
         let mut entries = self.entries();
-        entries.truncate = Truncate::newer(entries.truncate.take(), truncate);
+        entries.truncate = Truncate::newer(entries.truncate.take(), newest);
         let fates = entries.files.entry(file).or_default();
         *fates = fates.and(more);
         Ok(changes)

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::change::{Decoded, Decoder};
 use crate::expect::Tested;
-use crate::truncates::Truncate;
+use crate::truncates::Found;
 
 /// Batches of rejected rows waiting to be encoded.
 const REJECTED_WAITING_MAX: usize = 16;
@@ -50,9 +50,9 @@ pub(crate) struct Tally {
     pub(crate) held: Vec<Tested>,
     /// Where files are full extracts: the batches and files that records were kept out of.
     pub(crate) incomplete: BTreeSet<(i64, String)>,
-    /// Truncates among the changes, and the newest of them.
+    /// Truncates among the changes, and which.
     pub(crate) truncates: u64,
-    pub(crate) truncate: Option<Truncate>,
+    pub(crate) truncated: Found,
     /// Updates that did not send every column.
     pub(crate) partial: u64,
 }
@@ -192,16 +192,16 @@ impl Decoding {
         let decoded = self.decoder.decode(&batch)?;
         let Decoded { changes, truncates, rejected, refused, read, added, ignored, dropped, held, partial } = decoded;
         self.ctx.meter.add_rows(read);
-        let truncate = Truncate::newest_of(&truncates, self.decoder.sequence())?;
+        let found = truncates.num_rows() as u64;
         {
             let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-            tally.truncate = Truncate::newer(tally.truncate.take(), truncate);
+            tally.truncated.add(truncates, self.decoder.plan())?;
             if let Wanted::Beside { .. } | Wanted::Again { .. } = self.wanted {
                 return Ok(changes);
             }
             tally.read += read;
             tally.added += added;
-            tally.truncates += truncates.num_rows() as u64;
+            tally.truncates += found;
             tally.partial += partial;
             tally.dropped += left_out;
             tally.rejected += refused;

@@ -29,6 +29,7 @@ use crate::read::{Changes, Range, Read, Rejects, Wanted, changes, count};
 use crate::sift::Arrived;
 use crate::snapshot::Extracted;
 use crate::spec::Action;
+use crate::truncates::Found;
 
 /// Applies what bronze has and the table has not seen.
 ///
@@ -147,7 +148,7 @@ impl Refinement<'_> {
         let arrival = (bronze, range, wanted, rejects);
         let taken = self.taken(arrival, &decoder, &table, &side, &session).await?;
         let Extracted { last, tally, mut writer, counts, refused, notes, applied } = taken;
-        let arrived = Arrived { changes: last, tally: &tally, beside: None, again: false };
+        let arrived = Arrived { changes: last, tally: &tally, beside: Found::default(), again: false };
         let sifted = self.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
             read: landed + tally.added + counts.absent,

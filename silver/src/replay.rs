@@ -28,7 +28,7 @@ use crate::plan::{Kept, TablePlan};
 use crate::read::{Read, Rejects, Wanted, changes};
 use crate::refine::Refinement;
 use crate::sift::Arrived;
-use crate::truncates::Truncate;
+use crate::truncates::Found;
 
 const KEY: &str = "__claimed_";
 /// How often claimed records are looked at again before the replay gives up.
@@ -188,7 +188,7 @@ impl Replay<'_> {
             return Err(Error::new(ErrorKind::Table, message).hint(hint));
         }
         let sequence = plan.sequence_columns();
-        let (kept, superseded, beside) = self.last(&claimed, &bronze, &decoder, places, &sequence).await?;
+        let (kept, superseded, beside) = self.last((&claimed, &tally.truncated), &bronze, &decoder, places, &sequence).await?;
         let arrived = Arrived { changes: kept, tally: &tally, beside, again: true };
         let sifted = self.refinement.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {
@@ -221,17 +221,18 @@ impl Replay<'_> {
     }
 
     /// The replayed changes that are the last at their place among all that arrived in the same batches, how many
-    /// others there were, and a truncate that arrived there. Where upserts and deletes have places of their own, the
+    /// others there were, and the truncates that arrived there. Where upserts and deletes have places of their own, the
     /// others of the key come along: which of the two is the later must be seen. Where more than the last change of a
-    /// key may decide, all of them come.
+    /// key may decide, all of them come; beside a replayed truncate of a table that keeps more than current rows those of
+    /// all keys.
     async fn last(
         &self,
-        claimed: &Staged,
+        (claimed, truncated): (&Staged, &Found),
         bronze: &Table,
         decoder: &Arc<Decoder>,
         places: &Arc<Places>,
         sequence: &[String],
-    ) -> Result<(Staged, u64, Option<Truncate>)> {
+    ) -> Result<(Staged, u64, Found)> {
         let Refinement { lake, plan, ctx, .. } = self.refinement;
         let session = lake.session()?;
         let names: Vec<String> = claimed.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -255,19 +256,25 @@ impl Replay<'_> {
             .collect();
         let keys: Vec<Expr> = keys.map(|(number, key)| ident(key).alias(format!("{KEY}{number}"))).collect();
         let ours = claimed.frame(&session).await?.select(keys)?.distinct()?;
-        let beside = others.frame.clone().join_on(ours, JoinType::LeftSemi, on)?;
+        // A truncate that tells of the past is of every key.
+        let beside = match truncated.all.is_empty() {
+            true => others.frame.clone().join_on(ours, JoinType::LeftSemi, on)?,
+            false => others.frame.clone(),
+        };
         let all = marked_as(claimed.frame(&session).await?, true)?.union(marked_as(beside, false)?)?;
-        if plan.partial.is_on() || plan.can_truncate() {
+        let is_current = plan.kept == Kept::Current;
+        if plan.partial.is_on() || (plan.can_truncate() && is_current) || !truncated.all.is_empty() {
             let (all, read) = self.refinement.finished(Staged::write(all).await, others).await?;
-            return Ok((all, 0, read.tally.truncate));
+            return Ok((all, 0, read.tally.truncated));
         }
         let last = dedup::last(all, &plan.once_per(), sequence, lake.engine().memory_bytes).await;
-        let ((last, _), _) = self.refinement.finished(last, others).await?;
+        let ((last, _), read) = self.refinement.finished(last, others).await?;
+        let beside = read.tally.truncated;
         let (ours, _) = Staged::write_where(last.frame(&session).await?, COUNTED).await?;
         let superseded = claimed.rows() - ours.rows();
         Ok(match plan.kept {
-            Kept::Marked => (last, superseded, None),
-            Kept::Current | Kept::History(_) => (ours, superseded, None),
+            Kept::Marked => (last, superseded, beside),
+            Kept::Current | Kept::History(_) => (ours, superseded, beside),
         })
     }
 }

@@ -55,11 +55,21 @@ impl Refinement<'_> {
         sequence: &'a [String],
     ) -> Result<Memory<'a>> {
         let tombstones = self.tombstones(table, side, sequence).await?;
-        let truncates = match self.plan.can_truncate() {
-            true => Some(Truncates::of(self.lake, table, side, sequence).await?),
-            false => None,
-        };
+        let truncates = self.truncates(table, side, sequence).await?;
         Ok(Memory { tombstones, truncates })
+    }
+
+    /// Opens the truncates that are remembered beside the table; `None` where nothing truncates.
+    pub(crate) async fn truncates<'a>(
+        &'a self,
+        table: &Table,
+        side: &'a str,
+        sequence: &'a [String],
+    ) -> Result<Option<Truncates<'a>>> {
+        match self.plan.can_truncate() {
+            true => Truncates::of(self.lake, table, side, sequence).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Settles the changes of a run. `kept` are the last changes of each key, and all changes of keys of which an
@@ -73,7 +83,7 @@ impl Refinement<'_> {
         memory: &Memory<'_>,
     ) -> Result<Settled> {
         let remembered = memory.truncates.as_ref().and_then(Truncates::newest).cloned();
-        let own = tally.truncate.clone();
+        let own = tally.truncated.newest.clone();
         let is_newer = |truncate: &Truncate| remembered.as_ref().is_none_or(|held| truncate.at >= held.at);
         let truncate = Truncate::newer(own.clone(), beside).filter(is_newer);
         let is_own = own.is_some_and(|own| truncate.as_ref().is_some_and(|truncate| truncate.at == own.at));

@@ -13,15 +13,15 @@ use crate::read::Tally;
 use crate::refine::Refinement;
 use crate::settle::{Memory, Settled};
 use crate::tombstones::{Covered, Tombstones};
-use crate::truncates::{Truncate, Truncates};
+use crate::truncates::{Found, Truncate, Truncates};
 
 /// Changes as they were read.
 pub(crate) struct Arrived<'a> {
     /// The last change at each place, and of keys with an update that did not send every column all.
     pub(crate) changes: Staged,
     pub(crate) tally: &'a Tally,
-    /// A truncate that arrived beside them and is not counted.
-    pub(crate) beside: Option<Truncate>,
+    /// Truncates that arrived beside them and are not counted.
+    pub(crate) beside: Found,
     /// Whether they come from quarantine.
     pub(crate) again: bool,
 }
@@ -55,10 +55,14 @@ impl Refinement<'_> {
     ) -> Result<Sifted<'a>> {
         let Arrived { changes, tally, beside, again } = arrived;
         if is_needed(self.plan) {
-            let Folded { upsert, probed, counts, beside } = self.fold(&changes, table, side, again).await?;
+            let truncates = self.truncates(table, side, sequence).await?;
+            let truncated = (&tally.truncated, &beside);
+            let Folded { upsert, probed, counts, beside } =
+                self.fold((&changes, truncated), table, (side, truncates), again).await?;
             let Counts { applied, superseded, stale } = counts;
             return Ok(Sifted {
-                figures: Figures { applied, superseded, stale, ..Figures::default() },
+                // Each truncate says something of its own, for ever.
+                figures: Figures { applied: applied + tally.truncates, superseded, stale, ..Figures::default() },
                 incomplete: Vec::new(),
                 notes: Vec::new(),
                 upsert,
@@ -67,7 +71,7 @@ impl Refinement<'_> {
             });
         }
         let memory = self.memory(table, side, sequence).await?;
-        let settled = self.settle(changes, tally, beside, table, &memory).await?;
+        let settled = self.settle(changes, tally, beside.newest, table, &memory).await?;
         let upsert = Upsert { keys: self.plan.keys.clone(), sequence: sequence.to_vec() };
         let probed = upsert.probe(self.lake, table, &settled.changes).await?.with_mode(self.plan.write_mode);
         // An extract was compared with every row, and so is a truncate.
@@ -98,7 +102,7 @@ impl Sifted<'_> {
                 txns.extend(tombstones.remember(&self.probed, covered, run).await?);
                 if let Some(truncate) = truncate {
                     let (truncates, truncate) = *truncate;
-                    txns.push(truncates.remember(&truncate, run).await?);
+                    txns.push(truncates.remember(vec![truncate.row], run).await?);
                 }
             }
             Remember::Changes(beside) => txns.extend(beside.remember(run).await?),

@@ -1,5 +1,5 @@
-//! Truncates: the newest one of a run, and the newest one of all, which is remembered for ever. It is a delete of every
-//! key, so a change that is older never comes back, whenever it arrives.
+//! Truncates: those of a run, and those of all runs, which are remembered for ever. Each is a delete of every key, whenever
+//! what is older arrives. A table that keeps current rows only needs to know of the newest, others of all.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, SchemaRef};
@@ -10,6 +10,7 @@ use lake::upsert::older;
 use lake::{Lake, Layer, Result, RunId, Table, columns};
 
 use crate::facts::{Facts, Keep, Opened};
+use crate::plan::{Kept, TablePlan};
 use crate::position::{Position, Positions};
 
 const TRUNCATED_AT: &str = "truncated_at";
@@ -44,8 +45,14 @@ impl Truncate {
 
     /// True for rows that come after the truncate.
     pub(crate) fn precedes(&self, sequence: &[String]) -> Result<Expr> {
-        let turned: Vec<(Expr, Expr)> = self.beside(sequence)?.into_iter().map(|(row, own)| (own, row)).collect();
-        Ok(older(&turned))
+        Ok(older(&self.turned(sequence, true)?))
+    }
+
+    /// The values of the truncate, each beside the column of the order of rows; the batch if that counts.
+    pub(crate) fn turned(&self, sequence: &[String], with_batch: bool) -> Result<Vec<(Expr, Expr)>> {
+        let mut turned: Vec<(Expr, Expr)> = self.beside(sequence)?.into_iter().map(|(row, own)| (own, row)).collect();
+        turned.truncate(sequence.len() + usize::from(with_batch));
+        Ok(turned)
     }
 
     /// The columns of the order of rows, each beside the value of the truncate.
@@ -59,11 +66,35 @@ impl Truncate {
     }
 }
 
-/// The truncate that is remembered of one silver table, as it stood when it was opened.
+/// The truncates among the records of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found {
+    /// The newest.
+    pub(crate) newest: Option<Truncate>,
+    /// Where a table keeps more than current rows all of them, with what orders arrivals.
+    pub(crate) all: Vec<RecordBatch>,
+}
+
+impl Found {
+    /// Takes those that rows stand for.
+    pub(crate) fn add(&mut self, rows: RecordBatch, plan: &TablePlan) -> Result<()> {
+        if rows.num_rows() > 0 {
+            let newest = Truncate::newest_of(&rows, &plan.sequence_columns())?;
+            self.newest = Truncate::newer(self.newest.take(), newest);
+            if plan.kept != Kept::Current {
+                self.all.push(rows);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The truncates that are remembered of one silver table, as they stood when it was opened.
 pub(crate) struct Truncates<'a> {
     lake: &'a Lake,
     opened: Opened<'a>,
     newest: Option<Truncate>,
+    all: Vec<RecordBatch>,
 }
 
 impl<'a> Truncates<'a> {
@@ -75,33 +106,39 @@ impl<'a> Truncates<'a> {
         let facts = Facts {
             lake,
             layer: Layer::Truncates,
-            about: "the newest truncate remembered, so that late changes stay late, of",
+            about: "truncates remembered, so that late changes stay late, of",
             app,
             columns: fields.into_iter().chain([Field::new(TRUNCATED_AT, columns::timestamp_type(), false)]).collect(),
             point: "truncate_committed",
         };
         let opened = facts.open(table).await?;
-        let mut newest = None;
+        let (mut newest, mut all) = (None, Vec::new());
         if let Some(rows) = opened.rows(&lake.session()?).await? {
             for rows in rows.collect().await? {
                 newest = Truncate::newer(newest, Truncate::newest_of(&rows, sequence)?);
+                all.push(rows);
             }
         }
-        Ok(Self { lake, opened, newest })
+        Ok(Self { lake, opened, newest, all })
     }
 
-    /// The truncate that is remembered.
+    /// The newest that is remembered.
     pub(crate) fn newest(&self) -> Option<&Truncate> {
         self.newest.as_ref()
     }
 
-    /// Remembers a truncate beside those that are remembered. Returns the transaction that the commit of the rows must
+    /// All that are remembered: their sequences and batches.
+    pub(crate) fn all(&self) -> &[RecordBatch] {
+        &self.all
+    }
+
+    /// Remembers truncates beside those that are remembered. Returns the transaction that the commit of the rows must
     /// carry.
-    pub(crate) async fn remember(self, truncate: &Truncate, run: &RunId) -> Result<Txn> {
+    pub(crate) async fn remember(self, truncates: Vec<RecordBatch>, run: &RunId) -> Result<Txn> {
         let now = ScalarValue::TimestampMicrosecond(Some(self.lake.clock().now_micros()), Some("UTC".into()));
-        let row = self.lake.session()?.context().read_batch(truncate.row.clone())?;
-        let row = row.with_column(TRUNCATED_AT, lit(now))?;
+        let rows = self.lake.session()?.context().read_batches(truncates)?;
+        let rows = rows.with_column(TRUNCATED_AT, lit(now))?;
         // Older ones stay, a row each: a table that is taken back to an earlier version has the one of then.
-        self.opened.add(row, Keep::All, run).await
+        self.opened.add(rows, Keep::All, run).await
     }
 }

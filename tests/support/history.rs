@@ -175,7 +175,7 @@ impl History {
         rows.values().map(Event::values).collect()
     }
 
-    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals. It ignores truncates.
+    /// The rows (k1, k2, note, amount, start, end) of the second table after these arrivals.
     pub(crate) fn fold_past(&self, run: usize) -> Vec<Vec<Option<String>>> {
         let events: Vec<Event> = self.arrived(run).flat_map(Event::parts).collect();
         self.past.fold(events.iter())
@@ -183,7 +183,7 @@ impl History {
 
     fn arrived(&self, run: usize) -> impl Iterator<Item = &Event> {
         let arrived = self.arrivals[..=run].iter().flatten().flat_map(|file| &file.units).flatten();
-        arrived.filter(|event| !event.is_broken && event.op != "T")
+        arrived.filter(|event| !event.is_broken)
     }
 }
 
@@ -191,6 +191,11 @@ impl Event {
     /// The same with all values.
     pub(super) fn with(&self, note: Option<&'static str>, amount: Option<u64>) -> Self {
         Self { note: Some(note), amount: Some(amount), ..self.clone() }
+    }
+
+    /// Whether no row is left after it.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(self.op, "D" | "T")
     }
 
     fn key(&self) -> Key {

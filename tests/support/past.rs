@@ -45,12 +45,18 @@ impl Past {
     }
 
     /// The rows that events come to; of one key and one time the later stands behind the other. A column that an event
-    /// does not have keeps what the events before it gave it, since the last delete.
-    pub(crate) fn fold<'e>(self, events: impl Iterator<Item = &'e Event>) -> Vec<Row> {
+    /// does not have keeps what the events before it gave it, since the last delete. A truncate is an event of every key.
+    pub(crate) fn fold<'e>(self, events: impl Iterator<Item = &'e Event> + Clone) -> Vec<Row> {
         let mut keys: BTreeMap<_, BTreeMap<i64, Vec<&Event>>> = BTreeMap::new();
+        for event in events.clone().filter(|event| event.op != "T") {
+            keys.entry((event.k1, event.k2)).or_default();
+        }
         for event in events {
-            let times = keys.entry((event.k1, event.k2)).or_default();
-            times.entry(event.at).or_default().push(event);
+            for (key, times) in &mut keys {
+                if event.op == "T" || *key == (event.k1, event.k2) {
+                    times.entry(event.at).or_default().push(event);
+                }
+            }
         }
         let whole = keys.values().map(whole).collect::<Vec<_>>();
         match self {
@@ -67,13 +73,13 @@ impl Past {
         for (_, event) in last {
             let open = rows.last_mut().filter(|(_, _, end)| end.is_none());
             match open {
-                Some((_, _, end)) if event.op == "D" => *end = Some(event.at),
+                Some((_, _, end)) if event.is_end() => *end = Some(event.at),
                 Some((_, last, _)) if self.is_same(last, event) => *last = event,
                 Some((_, _, end)) => {
                     *end = Some(event.at);
                     rows.push((event, event, None));
                 }
-                None if event.op == "D" => {}
+                None if event.is_end() => {}
                 None => rows.push((event, event, None)),
             }
         }
@@ -94,7 +100,7 @@ impl Past {
 fn whole(times: &BTreeMap<i64, Vec<&Event>>) -> Vec<Event> {
     let (mut note, mut amount) = (None, None);
     let events = times.values().flatten().map(|event| {
-        if event.op == "D" {
+        if event.is_end() {
             (note, amount) = (None, None);
         } else {
             note = event.note.unwrap_or(note);
@@ -105,10 +111,12 @@ fn whole(times: &BTreeMap<i64, Vec<&Event>>) -> Vec<Event> {
     events.collect()
 }
 
-/// The last values of a key, and the last delete when it comes after them.
+/// The last values of a key, and the last delete when one comes after them; else the first truncate, since it deletes
+/// what is there.
 fn marked(events: &[Event]) -> Option<Row> {
-    let last = events.iter().rposition(|event| event.op != "D")?;
-    let delete = events[last + 1..].last().map(|event| event.at);
+    let last = events.iter().rposition(|event| !event.is_end())?;
+    let ends = &events[last + 1..];
+    let delete = ends.iter().rfind(|event| event.op == "D").or(ends.first()).map(|event| event.at);
     Some(row(&events[last], events[last].at, delete))
 }
 

@@ -173,6 +173,11 @@ impl Decoder {
         })
     }
 
+    /// The plan of the table.
+    pub(crate) fn plan(&self) -> &TablePlan {
+        &self.plan
+    }
+
     /// The columns that hold the sequence.
     pub(crate) fn sequence(&self) -> &[String] {
         &self.sequence
@@ -263,7 +268,7 @@ impl Decoder {
             }
             (Does::Truncate, _) => Fate::Rejected(Reason {
                 kind: "truncate",
-                text: "a table that keeps deleted rows or versions cannot be truncated yet".to_owned(),
+                text: "a full extract says what there is, and none of its records is a truncate".to_owned(),
                 column: self.operation.column().map(str::to_owned),
                 value: None,
             }),

@@ -23,12 +23,16 @@ pub(super) const ORIGIN: &str = "__origin";
 pub(super) const ROW: i32 = 0;
 pub(super) const REMEMBERED: i32 = 1;
 pub(super) const NEW: i32 = 2;
+/// A truncate, or the mark or end that one has put on a row.
+pub(super) const TRUNCATE: i32 = 3;
 /// Whether a change counts in the figures of the run.
 pub(crate) const COUNTED: &str = "__counted";
 
 /// Changes of rows come before new ones of the same batch.
-const OLD_FILE: i32 = -1;
-/// Between changes of one sequence and batch: that of a row, the delete of that row, those that are remembered.
+pub(super) const OLD_FILE: i32 = -1;
+/// Between changes of one sequence and batch: truncates that are remembered, the change of a row, the delete of that row,
+/// changes that are remembered.
+pub(super) const OF_TRUNCATE: i64 = -1;
 const OF_ROW: i64 = 0;
 const OF_MARK: i64 = 1;
 const OF_REMEMBERED: i64 = 10;
@@ -96,19 +100,19 @@ impl<'a> Events<'a> {
         names.map(|name| ident(name).sort(false, false)).collect()
     }
 
-    /// The rows of a table or of what is remembered that have a key which the changes touch.
-    pub(super) async fn touched(&self, rows: DataFrame, changes: &Staged, session: &Session) -> Result<DataFrame> {
+    /// The rows of a table or of what is remembered that have a key among those that are touched.
+    pub(super) async fn touched(&self, rows: DataFrame, keyed: &Staged, session: &Session) -> Result<DataFrame> {
         let touched = |number: usize| format!("{TOUCHED}{number}");
         let keys = self.plan.keys.iter().enumerate();
         let on: Vec<Expr> =
             keys.clone().map(|(number, key)| same_key(&self.target, key, ident(key), ident(touched(number)))).collect();
         let keys: Vec<Expr> = keys.map(|(number, key)| ident(key).alias(touched(number))).collect();
-        let keys = changes.frame(session).await?.select(keys)?.distinct()?;
+        let keys = keyed.frame(session).await?.select(keys)?.distinct()?;
         Ok(rows.join_on(keys, JoinType::LeftSemi, on)?)
     }
 
     /// The rows of the touched keys.
-    pub(super) async fn held(&self, table: &Table, changes: &Staged, session: &Session) -> Result<Staged> {
+    pub(super) async fn held(&self, table: &Table, keyed: &Staged, session: &Session) -> Result<Staged> {
         let rows = session.context().read_table(session.provider(table).await?)?;
         let columns = self.target.fields().iter();
         // Partition columns come back encoded.
@@ -117,7 +121,7 @@ impl<'a> Events<'a> {
             kind => cast(ident(field.name()), kind.clone()).alias(field.name()),
         });
         let columns: Vec<Expr> = columns.collect();
-        Staged::write(self.touched(rows, changes, session).await?.select(columns)?).await
+        Staged::write(self.touched(rows, keyed, session).await?.select(columns)?).await
     }
 
     /// The changes of the touched keys of which none is older than another at its place.
@@ -191,15 +195,11 @@ impl<'a> Events<'a> {
     /// The end of a version is a delete, unless another change stands at its place: of those it is the oldest.
     fn end_events(&self, held: DataFrame) -> Result<DataFrame> {
         let sequence = self.plan.sequence_columns();
-        let names = position_names(&self.plan.sequence);
-        let end = |number: usize| match sequence.len() {
-            1 => ident(columns::END_AT),
-            _ => get_field(ident(columns::END_AT), names[number].as_str()),
-        };
+        let ends = self.end_parts();
         let values = self.base.fields().iter().map(|field| {
             let name = field.name();
             let value = match sequence.iter().position(|part| part == name) {
-                Some(number) => cast(end(number), field.data_type().clone()),
+                Some(number) => cast(ends[number].clone(), field.data_type().clone()),
                 None if name == columns::BATCH_ID => lit(i64::MIN),
                 None if self.plan.keys.contains(name) => ident(name),
                 None => lit(ScalarValue::try_from(field.data_type())?),
@@ -209,6 +209,17 @@ impl<'a> Events<'a> {
         let values: Vec<Expr> = values.collect::<Result<Vec<_>>>()?;
         let columns = values.into_iter().chain(self.order(lit(true), (lit(OF_MARK), lit(0_i32)), ROW));
         Ok(held.filter(ident(columns::END_AT).is_not_null())?.select(columns.collect::<Vec<_>>())?)
+    }
+
+    /// The parts of the sequence at which a version ends.
+    pub(super) fn end_parts(&self) -> Vec<Expr> {
+        match self.plan.sequence.len() {
+            1 => vec![ident(columns::END_AT)],
+            _ => position_names(&self.plan.sequence)
+                .iter()
+                .map(|name| get_field(ident(columns::END_AT), name.as_str()))
+                .collect(),
+        }
     }
 
     /// What is remembered, as changes.

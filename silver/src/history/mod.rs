@@ -3,17 +3,18 @@
 //! Such a table is a fold over all changes of a key, whatever their order of arrival, so it must never forget one that
 //! a later one may need. Most changes can be told from the rows themselves (`events`); those that cannot (a delete of
 //! a key without a row, a change that made no version of its own) are `remembered` in a table beside it. A run takes
-//! the changes of the keys that it touches from both, adds the new ones, folds them again (`marked`, `versions`), and
-//! writes what `difference` there is to the rows.
+//! the changes of the keys that it touches from both, adds the new ones and `truncated` those that are of every key,
+//! folds them again (`marked`, `versions`), and writes what `difference` there is to the rows.
 
 mod difference;
 mod events;
 mod marked;
 mod partial;
 mod remembered;
+mod truncated;
 mod versions;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
@@ -25,11 +26,14 @@ use lake::upsert::{Probed, Upsert};
 use lake::{Error, Result, RunId, Table};
 
 pub(crate) use self::events::COUNTED;
-use self::events::{Events, NEW, ORIGIN, REMEMBERED};
+use self::events::{Events, NEW, OLD_FILE, ORIGIN, REMEMBERED, TRUNCATE};
 use self::partial::{RANK, Whole};
 use self::remembered::Remembered;
+use self::truncated::{COINCIDES, Truncated};
+use crate::change::FILE_RANK;
 use crate::plan::{Kept, TablePlan};
 use crate::refine::Refinement;
+use crate::truncates::{Found, Truncates};
 
 /// Whether a change is to be remembered beside the table.
 const HIDDEN: &str = "__hidden";
@@ -51,6 +55,7 @@ pub(crate) struct Folded<'a> {
 pub(crate) struct Beside<'a> {
     remembered: Remembered<'a>,
     hidden: Option<Staged>,
+    truncates: Option<(Truncates<'a>, Vec<RecordBatch>)>,
 }
 
 /// What became of new changes.
@@ -72,23 +77,33 @@ impl Counts {
 }
 
 impl Refinement<'_> {
-    /// Folds new changes, of which only the last at each place is there, with what the table holds of their keys.
-    /// With `again` the changes come from quarantine, at their
+    /// Folds new changes, of which only the last at each place is there, and truncates with what the table holds of their
+    /// keys. With `again` the changes come from quarantine, at their
     /// old place: all of them are remembered, since rows do not tell which of two changes of one batch was the later.
     pub(crate) async fn fold<'a>(
         &'a self,
-        changes: &Staged,
+        (changes, (own, beside)): (&Staged, (&Found, &Found)),
         table: &Table,
-        side: &'a str,
+        (side, truncates): (&'a str, Option<Truncates<'a>>),
         again: bool,
     ) -> Result<Folded<'a>> {
         let (lake, plan) = (self.lake, self.plan.as_ref());
         let session = lake.session()?;
         let events = Events::new(plan, table, changes);
         let remembered = Remembered::of(lake, plan, table, side, events.base()).await?;
-        let held = events.held(table, changes, &session).await?;
-        let before = remembered.events(&events, changes, &session).await?;
+        let arrived = (changes, again);
+        let truncated = Truncated::of(&events, truncates.as_ref(), (own, beside), arrived, &session).await?;
+        let keyed = match &truncated {
+            Some(truncated) => truncated.touched(&events, table, changes, &session).await?,
+            None => changes.clone(),
+        };
+        let held = events.held(table, &keyed, &session).await?;
+        let before = remembered.events(&events, &keyed, &session).await?;
         let all = events.all(changes, &held, before, &session).await?;
+        let all = match truncated {
+            Some(truncated) => truncated.among(all, &events, &session).await?,
+            None => all,
+        };
         let Whole { standing: winners, others, counts: settled } = match plan.partial.is_on() {
             true => partial::whole(all, &events, &session).await?,
             false => Whole::standing(events.winners(all)?),
@@ -122,20 +137,25 @@ impl Refinement<'_> {
             )));
         }
         let hidden = hidden((&timeline, others.as_ref()), &events, again, &session).await?;
-        Ok(Folded { upsert, probed, counts, beside: Beside { remembered, hidden } })
+        let truncates = truncates.filter(|_| !own.all.is_empty()).map(|truncates| (truncates, own.all.clone()));
+        Ok(Folded { upsert, probed, counts, beside: Beside { remembered, hidden, truncates } })
     }
 }
 
 impl Beside<'_> {
-    /// Remembers what rows do not tell. It is committed before the rows, whose commit must carry the transaction.
+    /// Remembers what rows do not tell. It is committed before the rows, whose commit must carry the transactions.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](lake::ErrorKind::Conflict) when another run has been here meanwhile.
-    pub(crate) async fn remember(self, run: &RunId) -> Result<Option<Txn>> {
-        match self.hidden {
-            Some(hidden) => self.remembered.add(&hidden, run).await.map(Some),
-            None => Ok(None),
+    pub(crate) async fn remember(self, run: &RunId) -> Result<Vec<Txn>> {
+        let mut txns = Vec::new();
+        if let Some(hidden) = self.hidden {
+            txns.push(self.remembered.add(&hidden, run).await?);
         }
+        if let Some((truncates, arrived)) = self.truncates {
+            txns.push(truncates.remember(arrived, run).await?);
+        }
+        Ok(txns)
     }
 }
 
@@ -148,13 +168,20 @@ async fn hidden(
     session: &Session,
 ) -> Result<Option<Staged>> {
     let is_new = ident(ORIGIN).eq(lit(NEW));
-    let is_unknown = ident(ORIGIN).not_eq(lit(REMEMBERED));
     let timeline = timeline.frame(session).await?;
     let is_alike = match timeline.schema().has_column_with_unqualified_name(RANK) {
         true => ident(RANK).is_not_null(),
         false => lit(false),
     };
-    let unknown = ident(HIDDEN).or(is_alike).and(is_unknown.clone());
+    // Truncates are remembered once for all keys; one that arrived among alike changes of a key also by its place there.
+    let is_truncate = ident(ORIGIN).eq(lit(TRUNCATE));
+    let is_known = is_truncate.and(is_alike.clone().and(ident(FILE_RANK).gt(lit(OLD_FILE))).is_not_true());
+    let is_unknown = ident(ORIGIN).not_eq(lit(REMEMBERED)).and(is_known.is_not_true());
+    let stands_beside = match timeline.schema().has_column_with_unqualified_name(COINCIDES) {
+        true => ident(COINCIDES),
+        false => lit(false),
+    };
+    let unknown = ident(HIDDEN).or(is_alike).or(stands_beside).and(is_unknown.clone());
     let wanted = if again { unknown.or(is_new) } else { unknown };
     let columns = events.remembered_columns(&timeline);
     let mut hidden = timeline.filter(wanted)?.select(columns)?;

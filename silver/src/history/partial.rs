@@ -190,7 +190,7 @@ fn is_sent(name: &str) -> Expr {
 }
 
 /// How many changes of a frame meet a condition.
-fn counted(condition: Expr, within: &[Expr], order: &[SortExpr], frame: WindowFrame, name: &str) -> Result<Expr> {
+pub(super) fn counted(condition: Expr, within: &[Expr], order: &[SortExpr], frame: WindowFrame, name: &str) -> Result<Expr> {
     let one = when(condition, lit(1_i32)).end()?;
     let count = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![one]);
     let count = Expr::from(count).partition_by(within.to_vec()).order_by(order.to_vec()).window_frame(frame);

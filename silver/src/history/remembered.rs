@@ -67,15 +67,15 @@ impl<'a> Remembered<'a> {
         Ok(Self { lake, facts: facts.open(table).await?, kept })
     }
 
-    /// What is remembered of the keys that changes touch.
+    /// What is remembered of the keys that are touched.
     pub(super) async fn events(
         &self,
         events: &Events<'_>,
-        changes: &Staged,
+        keyed: &Staged,
         session: &Session,
     ) -> Result<Option<DataFrame>> {
         let Some(rows) = self.facts.rows(session).await? else { return Ok(None) };
-        let touched = events.touched(rows, changes, session).await?;
+        let touched = events.touched(rows, keyed, session).await?;
         Ok(Some(events.remembered_events(self.kept.of(touched.clone(), touched)?)?))
     }
 

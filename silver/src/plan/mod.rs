@@ -389,13 +389,13 @@ impl TablePlan {
         )
     }
 
-    /// Whether a change may remove all rows. Of tables that keep more than current rows none may yet.
+    /// Whether a change may delete every key.
     pub fn can_truncate(&self) -> bool {
         let values = match &self.operation {
             Operation::Column(op) | Operation::Either(op, _) => !op.truncate.is_empty(),
             Operation::Upsert | Operation::Flag(_) | Operation::Condition(_) => false,
         };
-        self.kept == Kept::Current && self.snapshot.is_none() && (values || self.truncate_condition.is_some())
+        self.snapshot.is_none() && (values || self.truncate_condition.is_some())
     }
 
     /// Whether the source must tell columns that are absent from those that are null: where they are in objects, it
