@@ -35,6 +35,8 @@ const SETTLED: &str = "__settled";
 const NEWER: &str = "__newer";
 const NEWER_NEW: &str = "__newer_new";
 const ALIKE: &str = "__alike";
+/// Of a delete how many upserts of the key are older.
+const UPSERTS: &str = "__upserts";
 const ALIKE_NEW: &str = "__alike_new";
 /// How many newer changes there are at the place of a change.
 const NEWER_HERE: &str = "__newer_here";
@@ -142,11 +144,14 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let mut alike = within.clone();
     alike.extend([ident(DELETE), ident(columns::NOT_SENT)]);
     if !is_history {
-        // A delete parts what is before it from what is after: each is one of its own.
+        // A delete parts what is before it from what is after: each is one of its own, but for those of one sequence with no
+        // upsert between.
         for part in plan.sequence_columns() {
             alike.push(when(ident(DELETE), ident(part)).end()?);
         }
+        alike.push(ident(UPSERTS));
     }
+    let filled = if is_history { filled } else { with_upserts(filled, events)? };
     let newest = events.newest_first();
     let newer = |condition: Expr, within: &[Expr], name: &str| counted(condition, within, &newest, before(), name);
     let is_new = || ident(ORIGIN).eq(lit(NEW));
@@ -157,6 +162,15 @@ fn judged(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let verdict = when(is_any(NEWER_NEW).or(is_any(ALIKE_NEW)), lit(SUPERSEDED)).otherwise(lit(STALE))?.alias(VERDICT);
     let columns = names.iter().map(ident).chain([settled, verdict]);
     Ok(filled.window(of_place)?.window(of_alike)?.select(columns.collect::<Vec<_>>())?)
+}
+
+/// The changes, of them the deletes with how many upserts of the key are older.
+fn with_upserts(filled: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
+    let names = names(&filled);
+    let upserts = counted(ident(DELETE).is_false(), &events.keys(), &oldest_first(events), before(), UPSERTS)?;
+    let upserts_of_delete = when(ident(DELETE), ident(UPSERTS)).end()?.alias(UPSERTS);
+    let columns = names.iter().map(ident).chain([upserts_of_delete]).collect::<Vec<_>>();
+    Ok(filled.window(vec![upserts])?.select(columns)?)
 }
 
 /// The changes with whether they stand for their place, and their number among those of one sequence and batch.
@@ -190,7 +204,13 @@ fn is_sent(name: &str) -> Expr {
 }
 
 /// How many changes of a frame meet a condition.
-pub(super) fn counted(condition: Expr, within: &[Expr], order: &[SortExpr], frame: WindowFrame, name: &str) -> Result<Expr> {
+pub(super) fn counted(
+    condition: Expr,
+    within: &[Expr],
+    order: &[SortExpr],
+    frame: WindowFrame,
+    name: &str,
+) -> Result<Expr> {
     let one = when(condition, lit(1_i32)).end()?;
     let count = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![one]);
     let count = Expr::from(count).partition_by(within.to_vec()).order_by(order.to_vec()).window_frame(frame);
