@@ -49,6 +49,7 @@ mod selection;
 mod snapshots;
 mod soak;
 mod tables;
+mod truncates;
 mod turns;
 mod upkeep;
 mod upserts;

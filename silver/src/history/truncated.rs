@@ -143,18 +143,12 @@ impl Truncated {
     }
 
     /// The changes with the truncates that delete their keys.
-    pub(super) async fn among(
-        self,
-        all: DataFrame,
-        events: &Events<'_>,
-        session: &Session,
-    ) -> Result<DataFrame> {
+    pub(super) async fn among(self, all: DataFrame, events: &Events<'_>, session: &Session) -> Result<DataFrame> {
         let keeps_versions = self.keeps_versions;
         let held: SchemaRef = Arc::new(all.schema().as_arrow().clone());
         let fields = held.fields().iter().map(|field| field.as_ref().clone());
-        let schema = Arc::new(Schema::new(
-            fields.chain([Field::new(COINCIDES, DataType::Boolean, false)]).collect::<Vec<_>>(),
-        ));
+        let schema =
+            Arc::new(Schema::new(fields.chain([Field::new(COINCIDES, DataType::Boolean, false)]).collect::<Vec<_>>()));
         let weaver = Arc::new(Weaver {
             parts: events.plan.sequence_columns().into_iter().chain([OP_RANK.to_owned()]).collect(),
             keys: events.plan.keys.clone(),
