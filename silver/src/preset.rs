@@ -97,22 +97,27 @@ pub fn options(preset: Preset) -> Options {
         },
         // https://docs.delta.io/latest/delta-change-data-feed.html
         Preset::DeltaCdf => Options {
-            op: op("_change_type", &["insert"], &["update_postimage"], &["delete"], &["update_preimage"]),
+            op: with_preimage(
+                op("_change_type", &["insert"], &["update_postimage"], &["delete"], &[]),
+                "update_preimage",
+            ),
             sequence_by: &["_commit_version bigint"],
             own: &["_change_type", "_commit_version", "_commit_timestamp"],
             deletes_first: true,
             ..plain()
         },
-        // https://help.qlik.com: the header columns of change data files. The sequence has 35 digits.
+        // https://help.qlik.com/en-US/replicate/May2023/Content/Replicate/Main/Change%20Tables/read_change_tables.htm: the
+        // sequence has 35 digits, and that of a before-image is that of its update.
         Preset::Qlik => Options {
-            op: op("header__change_oper", &["I"], &["U"], &["D"], &["B"]),
+            op: with_preimage(op("header__change_oper", &["I"], &["U"], &["D"], &[]), "B"),
             sequence_by: &["header__change_seq decimal(38,0)"],
             own: &["header__"],
+            deletes_first: true,
             ..plain()
         },
         // https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
         Preset::Sqlserver => Options {
-            op: op("__$operation", &["2"], &["4"], &["1"], &["3"]),
+            op: with_preimage(op("__$operation", &["2"], &["4"], &["1"], &[]), "3"),
             sequence_by: &["__$start_lsn lsn", "__$seqval lsn"],
             own: &["__$"],
             deletes_first: true,
@@ -283,6 +288,7 @@ fn op(column: &str, insert: &[&str], update: &[&str], delete: &[&str], ignore: &
         update: list(update),
         delete: list(delete),
         truncate: Vec::new(),
+        preimage: Vec::new(),
         ignore: list(ignore),
     })
 }
@@ -290,6 +296,11 @@ fn op(column: &str, insert: &[&str], update: &[&str], delete: &[&str], ignore: &
 /// With the value of a truncate.
 fn truncating(op: Option<Op>, value: &str) -> Option<Op> {
     op.map(|op| Op { truncate: vec![value.to_owned()], ..op })
+}
+
+/// With the value of the row before an update.
+fn with_preimage(op: Option<Op>, value: &str) -> Option<Op> {
+    op.map(|op| Op { preimage: vec![value.to_owned()], ..op })
 }
 
 fn flag(column: &str, values: &[&str]) -> Option<DeleteFlag> {

@@ -188,7 +188,8 @@ impl Replay<'_> {
             return Err(Error::new(ErrorKind::Table, message).hint(hint));
         }
         let sequence = plan.sequence_columns();
-        let (kept, superseded, beside) = self.last((&claimed, &tally.truncated), &bronze, &decoder, places, &sequence).await?;
+        let (kept, superseded, beside) =
+            self.last((&claimed, &tally.truncated), &bronze, &decoder, places, &sequence).await?;
         let arrived = Arrived { changes: kept, tally: &tally, beside, again: true };
         let sifted = self.refinement.sift(arrived, &table, &side, &sequence).await?;
         let figures = Figures {

@@ -198,6 +198,8 @@ pub struct Op {
     pub delete: Vec<String>,
     /// Values of a truncate: every row that is older goes.
     pub truncate: Vec<String>,
+    /// Values of the row before an update, as a record of its own: it goes unless the update has the same key.
+    pub preimage: Vec<String>,
     /// Values of records that are no change.
     pub ignore: Vec<String>,
 }

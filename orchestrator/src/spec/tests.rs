@@ -215,7 +215,7 @@ const OPTIONS: &[(&str, &str)] = &[
          delete_mode tombstone_retention partition_by zorder_by write_mode deletion_vectors change_data_feed \
          properties constraints generated",
     ),
-    ("silver.orders.op", "column insert update delete truncate ignore"),
+    ("silver.orders.op", "column insert update delete truncate preimage ignore"),
     ("silver.orders.delete_flag", "column values when"),
     (
         "gold.sales",

@@ -64,10 +64,10 @@ impl OperationReader {
         };
         let deletes = match &plan.operation {
             Operation::Upsert => Deletes::Upsert,
-            Operation::Column(op) => Deletes::Column { op: op.clone(), position: view.record(&op.column) },
+            Operation::Column(op) => Deletes::Column { op: as_read(op, plan), position: view.record(&op.column) },
             Operation::Flag(flag) => Deletes::Flag { flag: flag.clone(), position: view.record(&flag.column) },
             Operation::Either(op, flag) => Deletes::Either {
-                op: op.clone(),
+                op: as_read(op, plan),
                 flag: flag.clone(),
                 positions: (view.record(&op.column), view.record(&flag.column)),
             },
@@ -151,10 +151,20 @@ impl Condition {
     }
 }
 
+/// The values as records are read by them. The row before an update is a delete of its key that the row after it outweighs,
+/// and that takes away what the update did not send: where it may leave out columns, it is no change.
+fn as_read(op: &Op, plan: &TablePlan) -> Op {
+    let mut op = op.clone();
+    if plan.partial.is_on() {
+        op.ignore.append(&mut op.preimage);
+    }
+    op
+}
+
 fn by_value(op: &Op, column: &ArrayRef, row: usize) -> Does {
     let Some(text) = value(column, row).filter(|text| !text.is_empty()) else { return Does::Upsert };
     let is_in = |values: &[String]| values.contains(&text);
-    if is_in(&op.delete) {
+    if is_in(&op.delete) || is_in(&op.preimage) {
         Does::Delete
     } else if is_in(&op.insert) || is_in(&op.update) {
         Does::Upsert
@@ -200,12 +210,22 @@ mod tests {
             update: list(&["U"]),
             delete: list(&["D"]),
             truncate: list(&["T"]),
+            preimage: list(&["O"]),
             ignore: list(&["B"]),
         };
-        let column = column_of(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d"), Some("T")]);
-        let does: Vec<_> = (0..7).map(|row| by_value(&op, &column, row)).collect();
+        let column = column_of(&[None, Some(""), Some("I"), Some("D"), Some("B"), Some("d"), Some("T"), Some("O")]);
+        let does: Vec<_> = (0..8).map(|row| by_value(&op, &column, row)).collect();
         let unknown = Does::Unknown("d".into());
-        let expected = [Does::Upsert, Does::Upsert, Does::Upsert, Does::Delete, Does::Nothing, unknown, Does::Truncate];
+        let expected = [
+            Does::Upsert,
+            Does::Upsert,
+            Does::Upsert,
+            Does::Delete,
+            Does::Nothing,
+            unknown,
+            Does::Truncate,
+            Does::Delete,
+        ];
         assert_eq!(does, expected);
     }
 

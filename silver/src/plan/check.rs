@@ -73,6 +73,7 @@ impl Check<'_> {
             ("update", &op.update),
             ("delete", &op.delete),
             ("truncate", &op.truncate),
+            ("preimage", &op.preimage),
             ("ignore", &op.ignore),
         ];
         let all: Vec<_> =

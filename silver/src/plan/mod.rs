@@ -224,7 +224,9 @@ pub struct ExpectationPlan {
 /// Returns a plan when the options themselves are sound; problems go to `problems`.
 pub fn compile(entry: &Entry<Table>, sources: &[Arriving], zone: Tz, problems: &mut Problems) -> Option<TablePlan> {
     let before = problems.len();
-    let preset = options(entry.raw.cdc);
+    let mut preset = options(entry.raw.cdc);
+    // The row before an update is older than the row after it.
+    preset.deletes_first |= entry.raw.op.as_ref().is_some_and(|op| !op.preimage.is_empty());
     let mut check = Check { entry, preset: &preset, source: Arriving::default(), zone, problems };
     check.source(sources);
     let paths = check.paths();
@@ -435,9 +437,10 @@ impl Columns {
 }
 
 fn by_values(op: &Op) -> String {
-    let Op { column, insert, update, delete, truncate, ignore } = op;
-    let truncate = if truncate.is_empty() { String::new() } else { format!(", truncate {truncate:?}") };
-    format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}{truncate}, ignore {ignore:?}")
+    let Op { column, insert, update, delete, truncate, preimage, ignore } = op;
+    let more = [("truncate", truncate), ("preimage", preimage)].into_iter().filter(|(_, values)| !values.is_empty());
+    let more = more.map(|(name, values)| format!(", {name} {values:?}")).collect::<String>();
+    format!("{column}: insert {insert:?}, update {update:?}, delete {delete:?}{more}, ignore {ignore:?}")
 }
 
 fn by_flag(flag: &DeleteFlag) -> String {
