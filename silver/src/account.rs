@@ -200,7 +200,6 @@ impl Books {
             dropped: dropped + discarded,
             ignored,
             unexplained: rejected.iter().filter(is_unexplained).count() as u64,
-            ..Fates::default()
         };
         let newest = Truncate::newest_of(&truncates, self.decoder.sequence())?.filter(|_| !is_past);
         let mut entries = self.entries();

@@ -173,11 +173,6 @@ impl Decoder {
         })
     }
 
-    /// The plan of the table.
-    pub(crate) fn plan(&self) -> &TablePlan {
-        &self.plan
-    }
-
     /// The columns that hold the sequence.
     pub(crate) fn sequence(&self) -> &[String] {
         &self.sequence

@@ -10,8 +10,14 @@ use lake::{Result, columns};
 
 use super::rescue::Restored;
 use super::{Decoder, Reason};
+use crate::plan::TablePlan;
 
 impl Decoder {
+    /// The plan of the table.
+    pub(crate) fn plan(&self) -> &TablePlan {
+        &self.plan
+    }
+
     /// Whether files are full extracts.
     pub(crate) fn takes_extracts(&self) -> bool {
         self.plan.snapshot.is_some()
