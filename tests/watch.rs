@@ -206,6 +206,10 @@ fn a_schedule_runs_and_a_spec_that_changes_is_taken_when_it_is_right() {
     project.respec(&timed.replace("format: csv", "format: cvs"));
     watch.expect(&["the spec has changed and cannot be used: the watch goes on with the old one"]);
     watch.expect(&["did you mean `csv`?"]);
+    // Right as a spec, but no place to watch.
+    project.respec(&SPEC.replace("landing: ./landing", "landing: ./lakehouse"));
+    watch.expect(&["the spec has changed and cannot be used: the watch goes on with the old one"]);
+    watch.expect(&["are the same folder"]);
     project.land("orders/2.csv", b"order_id,status,ts\n2,new,1\n", None);
     watch.expect(&["done", "bronze.orders_cdc 1 file, 1 row"]);
 

@@ -91,6 +91,16 @@ impl Clock {
     }
 }
 
+/// What comes of some work, unless it takes longer than `limit` by the clock of the machine: what hangs does not care
+/// for another.
+pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let clock = Clock::system();
+    tokio::select! {
+        done = work => Some(done),
+        () = clock.sleep(limit) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

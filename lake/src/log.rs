@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use deltalake::checkpoints::create_checkpoint;
 use deltalake::table::config::TablePropertiesExt;
 use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::durable;
 use crate::error::{Context, Result};
@@ -88,27 +89,57 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
     Ok(sorted(files.collect(), lake.clock().now(), retention, tagged))
 }
 
-/// The newest version of the Delta table in a folder below a store; `known` is one that is not newer. `None` when there is
-/// no table, or none that is newer than `known`.
+/// The newest version of a table, as its log has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Newest {
+    /// The version.
+    pub version: u64,
+    /// When its entry was written: a table that was made anew has the same versions once more.
+    pub written: DateTime<Utc>,
+}
+
+/// The newest version of the Delta table in a folder below a store; `None` when there is no table. With `known`, what it was
+/// before, nothing older is listed, as long as that is still there.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the folder cannot be listed.
-pub async fn newest_version(store: &dyn ObjectStore, folder: &str, known: Option<u64>) -> Result<Option<u64>> {
+pub async fn newest_version(store: &dyn ObjectStore, folder: &str, known: Option<Newest>) -> Result<Option<Newest>> {
     let log = match folder {
         "" => Path::from("_delta_log"),
         folder => Path::from(format!("{folder}/_delta_log")),
     };
-    let listing = match known {
-        None => store.list(Some(&log)),
-        Some(known) => store.list_with_offset(Some(&log), &log.clone().join(format!("{known:0DIGITS$}.json"))),
-    };
-    let version = |name: &str| match (name.get(..DIGITS), name.get(DIGITS..)) {
-        (Some(version), Some(".json" | ".checkpoint.parquet")) => version.parse::<u64>().ok(),
-        _ => None,
-    };
-    let versions = listing.try_filter_map(|file| std::future::ready(Ok(file.location.filename().and_then(version))));
-    let versions: Vec<u64> = versions.try_collect().await.context(|| format!("listing the log in `{folder}`"))?;
-    Ok(versions.into_iter().max().filter(|newest| known.is_none_or(|known| *newest > known)))
+    if let Some(known) = known {
+        // Sorts right before all files of the version.
+        let from = log.clone().join(format!("{:0DIGITS$}", known.version));
+        let versions = versions(store.list_with_offset(Some(&log), &from), folder).await?;
+        if versions.get(&known.version) == Some(&known.written) {
+            return Ok(newest(&versions));
+        }
+    }
+    Ok(newest(&versions(store.list(Some(&log)), folder).await?))
+}
+
+fn newest(versions: &BTreeMap<u64, DateTime<Utc>>) -> Option<Newest> {
+    versions.last_key_value().map(|(version, written)| Newest { version: *version, written: *written })
+}
+
+/// The versions among the files of a log, each with the time of its entry, or of its checkpoint where the entry is gone.
+async fn versions(
+    listing: BoxStream<'_, object_store::Result<ObjectMeta>>,
+    folder: &str,
+) -> Result<BTreeMap<u64, DateTime<Utc>>> {
+    let files: Vec<ObjectMeta> = listing.try_collect().await.context(|| format!("listing the log in `{folder}`"))?;
+    let mut versions = BTreeMap::new();
+    for file in files {
+        let Some(name) = file.location.filename() else { continue };
+        let Some(version) = name.get(..DIGITS).and_then(|digits| digits.parse().ok()) else { continue };
+        match name.get(DIGITS..) {
+            Some(".json") => drop(versions.insert(version, file.last_modified)),
+            Some(".checkpoint.parquet") => drop(versions.entry(version).or_insert(file.last_modified)),
+            _ => {}
+        }
+    }
+    Ok(versions)
 }
 
 /// Which of the files are what. `tagged` is the oldest version that has a name.
@@ -149,11 +180,16 @@ pub async fn checkpoint(table: &Table) -> Result<()> {
     }
 }
 
-/// Removes the files that are not needed, oldest first, so that the log has no hole wherever this ends.
+/// Removes the files that are not needed, oldest first, so that the log has no hole wherever this ends. True when it did:
+/// nothing goes when a version has got a name since they were looked for that could not be read without them.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
-pub async fn clean(table: &Table, files: &LogFiles) -> Result<()> {
+pub async fn clean(lake: &Lake, table: &Table, files: &LogFiles) -> Result<bool> {
+    let tagged = tags::tagged(&lake.existing(table.name()).await?)?.first().copied();
+    if files.stand_in.is_some_and(|stand_in| tagged.is_some_and(|tagged| tagged < stand_in)) {
+        return Ok(false);
+    }
     let store = table.delta().object_store();
     if let (Some(folder), Some(version)) = (table.synced(), files.stand_in) {
         durable::checkpoint(folder, version).await?;
@@ -166,7 +202,7 @@ pub async fn clean(table: &Table, files: &LogFiles) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -189,13 +225,29 @@ mod tests {
     async fn the_newest_version_is_that_of_the_entries() {
         let store = object_store::memory::InMemory::new();
         let newest = async |known| newest_version(&store, "silver/t", known).await.expect("listed");
+        let put = async |name: &str| {
+            store.put(&Path::from(format!("silver/{name}")), "{}".into()).await.expect("put");
+        };
         assert_eq!(newest(None).await, None);
-        for name in ["00000000000000000000.json", "00000000000000000009.json", "00000000000000000010.json", "_last"] {
-            let path = Path::from(format!("silver/t/_delta_log/{name}"));
-            store.put(&path, "{}".into()).await.expect("put");
+        for name in
+            ["00000000000000000000.json", "00000000000000000009.json", "00000000000000000009.checkpoint.parquet"]
+        {
+            put(&format!("t/_delta_log/{name}")).await;
         }
-        store.put(&"silver/t2/_delta_log/00000000000000000020.json".into(), "{}".into()).await.expect("put");
-        assert_eq!((newest(None).await, newest(Some(9)).await, newest(Some(10)).await), (Some(10), Some(10), None));
+        let nine = newest(None).await;
+        assert_eq!(nine.map(|newest| newest.version), Some(9));
+        assert_eq!(newest(nine).await, nine);
+        put("t/_delta_log/00000000000000000010.json").await;
+        put("t/_delta_log/_last_checkpoint").await;
+        put("t2/_delta_log/00000000000000000020.json").await;
+        let ten = newest(nine).await;
+        assert_eq!((ten.map(|newest| newest.version), newest(None).await), (Some(10), ten));
+        // A table that is made anew begins again, and may have as many versions as the old one.
+        put("t/_delta_log/00000000000000000010.json").await;
+        let anew = newest(ten).await;
+        assert!(anew != ten && anew.is_some_and(|newest| newest.version == 10), "{anew:?}");
+        store.delete(&Path::from("silver/t/_delta_log/00000000000000000010.json")).await.expect("deleted");
+        assert_eq!(newest(ten).await, nine);
     }
 
     fn expired(names: &[(&str, i64)], today: i64) -> Vec<String> {

@@ -5,7 +5,7 @@
 //! store (`part-….parquet#1`, of which no listing tells), so folders of this machine are looked through as well. No
 //! commit is made: the versions of a table are its users', and what went is gone whether the log says so or not.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{DirEntry, read_dir};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         Some(named) => (named, true),
         None => (HashSet::new(), false),
     };
-    kept.extend(tagged_files(lake, table).await?);
+    kept.extend(files_of(lake, table, tags::tagged(table)?).await?);
     if retain < UNCOMMITTED_LEAST {
         let named = named(table).await?;
         let oldest = now - chrono::Duration::from_std(UNCOMMITTED_LEAST).unwrap_or_default();
@@ -162,16 +162,20 @@ fn add_named(action: Action, named: &mut HashSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Removes files of a table, but for those that its newest version names: a restore may have brought them back since they
-/// were listed. One that is gone already is no error.
+/// Removes files of a table, but for those that its newest version needs, or versions that have got a name: a restore may
+/// have brought them back since they were listed, or somebody named a version. One that is gone already is no error.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
 pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
     let store = table.delta().object_store();
     let failed = |path: &str| format!("removing `{path}` of {}", table.name());
-    let live = live(&lake.existing(table.name()).await?)?;
-    let wanted = leftovers.iter().filter(|file| !live.contains(&file.path));
+    let newest = lake.existing(table.name()).await?;
+    let mut needed = live(&newest)?;
+    let known = tags::tagged(table)?;
+    let named_since = tags::tagged(&newest)?.into_iter().filter(|version| !known.contains(version)).collect();
+    needed.extend(files_of(lake, table, named_since).await?);
+    let wanted = leftovers.iter().filter(|file| !needed.contains(&file.path));
     let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = wanted.partition(|file| file.unfinished);
     futures::stream::iter(listed)
         .map(|file| {
@@ -211,14 +215,14 @@ fn live(table: &Table) -> Result<HashSet<String>> {
     Ok(live)
 }
 
-/// The files that the named versions of a table need, those that the open one has among them.
-async fn tagged_files(lake: &Lake, table: &Table) -> Result<Vec<String>> {
+/// The files that versions of a table need which have a name, those that the open one has among them.
+async fn files_of(lake: &Lake, table: &Table, versions: BTreeSet<u64>) -> Result<Vec<String>> {
     let mut kept = Vec::new();
-    for version in tags::tagged(table)? {
-        let then = lake
-            .table_at(table.name(), version)
-            .await
-            .context(|| format!("looking for what the named version {version} of {} needs", table.name()))?;
+    for version in versions {
+        let then = lake.table_at(table.name(), version).await.map_err(|error| {
+            let doing = format!("looking for what the named version {version} of {} needs", table.name());
+            error.context(doing).hint("`orchestrator table untag` takes a name away that stands for nothing any more")
+        })?;
         kept.extend(history::files(&then)?.into_iter().map(|path| path.to_string()));
     }
     Ok(kept)

@@ -46,8 +46,9 @@ impl Due {
 pub(crate) struct Maintained {
     pub(crate) name: TableName,
     pub(crate) why: Vec<String>,
-    /// What was done, in words; nothing in a preview, and where the budget was over.
+    /// What was done, in words; nothing in a preview.
     pub(crate) done: Vec<String>,
+    /// The budget was over before anybody looked at it.
     pub(crate) is_left: bool,
     pub(crate) error: Option<Error>,
 }
@@ -148,8 +149,8 @@ fn optimize(project: &Project, table: &Table, wanted: &Maintenance, why: &mut Ve
     Ok((is_many || is_purge).then_some(asked))
 }
 
-/// Does what is due of these tables, one after the other, as long as the budget lasts; with `dry_run` only says it. What
-/// fails for one table is told with it, and ends nothing else.
+/// Does what is due of these tables, one after the other, as long as the budget lasts and nobody says stop; with `dry_run`
+/// only says it. What fails for one table is told with it, and ends nothing else.
 pub(crate) async fn maintain(
     project: &Project,
     lake: &Lake,
@@ -162,13 +163,19 @@ pub(crate) async fn maintain(
     let started = lake.clock().now();
     let mut all = Vec::new();
     for name in tables {
-        let is_over = (lake.clock().now() - started).to_std().unwrap_or_default() >= budget;
-        let mut told = Maintained { is_left: is_over, ..Maintained::new(name) };
+        if context.stop.is_raised() {
+            break;
+        }
+        let mut told = Maintained::new(name);
+        if (lake.clock().now() - started).to_std().unwrap_or_default() >= budget {
+            all.push(Maintained { is_left: true, ..told });
+            continue;
+        }
         match due(project, lake, name, depth).await {
             Ok(None) => continue,
             Ok(Some(due)) => {
                 told.why.clone_from(&due.why);
-                if !dry_run && !is_over && !context.stop.is_raised() {
+                if !dry_run && !context.stop.is_raised() {
                     told.error = once(lake, &due, context, &mut told.done).await.err();
                 }
             }
@@ -190,8 +197,9 @@ async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<Strin
     }
     let table = lake.existing(&due.name).await?;
     if let Some(log) = &due.log {
-        clean(&table, log).await?;
-        done.push(format!("{} of the log removed", counted(log.expired.len(), "file")));
+        if clean(lake, &table, log).await? {
+            done.push(format!("{} of the log removed", counted(log.expired.len(), "file")));
+        }
     }
     if !due.leftovers.is_empty() {
         remove(lake, &table, &due.leftovers).await?;
@@ -218,7 +226,7 @@ pub(crate) async fn after_run(project: &Project, lake: &Lake, changed: &BTreeSet
 /// it, whichever has brought the event log past the next of its versions that [`ROUND_EVERY`] divides. So it needs
 /// nobody who remembers when it was done last, and what a run costs does not grow. True when something was recorded.
 pub(crate) async fn round(project: &Project, lake: &Lake, context: &RunContext) -> bool {
-    if !context.events.passed(ROUND_EVERY) {
+    if context.stop.is_raised() || !context.events.passed(ROUND_EVERY) {
         return false;
     }
     let window = project.header.maintenance.and_then(|wanted| wanted.window);

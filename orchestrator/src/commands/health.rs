@@ -25,7 +25,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, printer: &Printer) -> Result<u8, Failure> {
     // A watch that listens everywhere is asked on this machine.
-    let address = args.listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
+    let address = match args.listen.rsplit_once(':') {
+        Some(("0.0.0.0", port)) => format!("127.0.0.1:{port}"),
+        Some(("[::]", port)) => format!("[::1]:{port}"),
+        _ => args.listen.clone(),
+    };
     let (is_well, body) = ask(&address, if args.ready { "/readyz" } else { "/healthz" }).await?;
     printer.data(&body)?;
     Ok(if is_well { EXIT_DONE } else { EXIT_FAILED })

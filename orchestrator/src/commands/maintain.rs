@@ -41,7 +41,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
             let all: Vec<Value> = told.iter().map(object).collect();
             printer.data(&format!("{}\n", json!({"dry_run": args.dry_run, "tables": all})))?;
         }
-        Output::Table => printer.data(&text(&told, tables.len(), args.dry_run))?,
+        Output::Table => printer.data(&text(&told, tables.len()))?,
     }
     let window = project.header.maintenance.and_then(|wanted| wanted.window);
     if let Some(window) = window.filter(|window| !window.is_open(lake.clock().now(), project.header.timezone)) {
@@ -57,7 +57,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
     Ok(if failed.is_empty() { EXIT_DONE } else { EXIT_FAILED })
 }
 
-fn text(told: &[Maintained], tables: usize, dry_run: bool) -> String {
+fn text(told: &[Maintained], tables: usize) -> String {
     if told.is_empty() {
         return format!("nothing is due in {}\n", counted(tables, "table"));
     }
@@ -66,8 +66,8 @@ fn text(told: &[Maintained], tables: usize, dry_run: bool) -> String {
         text.push_str(&format!("{}\n", one.name));
         one.why.iter().for_each(|why| text.push_str(&format!("  due    {why}\n")));
         one.done.iter().for_each(|done| text.push_str(&format!("  done   {done}\n")));
-        if one.is_left && !dry_run {
-            text.push_str("  left   the budget of time is over: the next time\n");
+        if one.is_left {
+            text.push_str("  left   the budget of time is over: it is looked at the next time\n");
         }
         if one.error.is_some() {
             text.push_str("  failed\n");

@@ -9,9 +9,9 @@ use lake::report::{EXIT_DONE, RunSummary};
 use lake::spec::Duration;
 
 use crate::health::{Health, serve};
-use crate::run::{Place, stops};
+use crate::run::stops;
 use crate::spec::Project;
-use crate::watch::{Listener, Outside, Over, SpecFile, watch};
+use crate::watch::{Listener, Outside, Over, Prepared, SpecFile, Wanted, watch};
 use cli::{Failure, Output, Printer};
 
 /// Watch the landing zone and run what new files touch, or everything by `schedule`, until it is stopped
@@ -70,34 +70,20 @@ pub(super) async fn run(file: &Path, args: &Args, clock: Clock, printer: &Printe
         let address = serve(address, health.clone()).await?;
         printer.note(&format!("health is told at http://{address}/healthz and /readyz\n"));
     }
-    let (mut project, mut other) = (project, None);
+    let wanted = Wanted { select: args.select.clone(), landing: args.landing.clone(), intervals };
+    let mut prepared = Prepared::new(project, &wanted, clock.clone()).await?;
     loop {
         let (stop, listener) = (&mut stop, &mut listener);
-        let outside = Outside { intervals, spec: &mut spec, health: &health, stop, listener };
-        let begun = begin(&project, args, &clock, outside).await;
-        match (begun, other.take()) {
-            (Ok(Over::Stopped), _) => {
+        let outside = Outside { wanted: &wanted, spec: &mut spec, health: &health, stop, listener };
+        prepared = match watch(prepared, outside).await {
+            Over::Stopped => {
                 health.stops();
                 return Ok(EXIT_DONE);
             }
-            (Ok(Over::Reloaded(new)), _) => other = Some(std::mem::replace(&mut project, *new)),
-            // What the new spec asks for cannot be watched: the old one could.
-            (Err(failure), Some(old)) => {
-                printer.failure(&failure);
-                let may_pass = spec.not_watched(&failure, clock.now());
-                let again = if may_pass { "; the new one is tried again" } else { "" };
-                printer.note(&format!("the watch goes on with the old spec{again}\n"));
-                project = old;
-            }
-            (Err(failure), None) => return Err(failure),
-        }
+            Over::Reloaded(new) => *new,
+            Over::Anew(project) => Prepared::new(*project, &wanted, clock.clone()).await?,
+        };
     }
-}
-
-async fn begin(project: &Project, args: &Args, clock: &Clock, outside: Outside<'_>) -> Result<Over, Failure> {
-    let chosen = project.select(&args.select)?;
-    let place = Place::open(project, args.landing.as_deref(), clock.clone())?;
-    Ok(watch(project, place, &chosen, outside).await?)
 }
 
 struct Told {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use lake::clock::within;
 use lake::{Context, Error, ErrorKind, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-use super::within;
 
 /// How long an answer is waited for.
 const WITHIN: Duration = Duration::from_secs(8);

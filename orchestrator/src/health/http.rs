@@ -4,27 +4,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lake::clock::within;
 use lake::{Clock, Context, Error, ErrorKind, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::{Answer, Health, STORAGE_ANSWERS_WITHIN, within};
+use super::{Answer, Health, STORAGE_ANSWERS_WITHIN};
 
 /// A request is no longer than this.
 const REQUEST_MAX: usize = 8 * 1024;
 /// Nor does it take longer.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
-/// Requests at the same time.
-const REQUESTS_MAX: usize = 16;
+/// Requests at the same time: who asks slowly must not keep others from asking.
+const REQUESTS_MAX: usize = 256;
 
 /// Listens at an address, and answers for as long as the process is there. Returns the address that it is.
 ///
 /// # Errors
-/// [`ErrorKind::Spec`] when the address cannot be listened at.
+/// [`ErrorKind::Store`] when somebody else listens there or this machine has no such address, which may pass;
+/// [`ErrorKind::Spec`] when it is not allowed.
 pub(crate) async fn serve(address: SocketAddr, health: Health) -> Result<SocketAddr> {
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        let refused = Error::new(ErrorKind::Spec, format!("`{address}` cannot be listened at")).with_source(error);
+        use std::io::ErrorKind::{AddrInUse, AddrNotAvailable};
+        let may_pass = matches!(error.kind(), AddrInUse | AddrNotAvailable);
+        let kind = if may_pass { ErrorKind::Store } else { ErrorKind::Spec };
+        let refused = Error::new(kind, format!("`{address}` cannot be listened at")).with_source(error);
         refused.hint("another program may listen there; `--listen 127.0.0.1:0` takes a port that is free")
     })?;
     let address = listener.local_addr().context(|| "listening".to_owned())?;

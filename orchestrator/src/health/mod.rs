@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use lake::clock::within;
 use lake::report::{EXIT_DONE, RunSummary};
 use lake::{Clock, Lake, secrets};
 use serde_json::{Value, json};
@@ -191,15 +192,6 @@ async fn reached(lake: &Lake) -> Result<(), String> {
     match within(STORAGE_ANSWERS_WITHIN, lake.root().reach()).await {
         Some(answer) => answer.map_err(|error| error.to_string()),
         None => Err("no answer".to_owned()),
-    }
-}
-
-/// What comes of some work, unless it takes longer.
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let clock = Clock::system();
-    tokio::select! {
-        done = work => Some(done),
-        () = clock.sleep(limit) => None,
     }
 }
 

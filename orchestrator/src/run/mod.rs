@@ -229,19 +229,19 @@ impl Begun<'_> {
         if let Err(error) = along {
             tracing::warn!(%error, "the begin of the run was not recorded; its end tries again");
         }
-        self.look_after(&outcomes, stop).await;
-        self.end(outcomes, true).await
-    }
-
-    /// Looks after the tables that were changed, where the spec asks for it; a stop ends that after the present one.
-    async fn look_after(&self, outcomes: &[TaskOutcome], mut stop: UnboundedReceiver<()>) {
         let changed = outcomes.iter().filter(|outcome| outcome.status == TaskStatus::Succeeded);
         let changed: BTreeSet<TableName> = changed.map(|outcome| outcome.task.clone()).collect();
-        let mut upkeep = std::pin::pin!(after_run(self.project, &self.place.lake, &changed, &self.context));
+        self.hearing(&mut stop, after_run(self.project, lake, &changed, &self.context)).await;
+        self.end(outcomes, Some(stop)).await
+    }
+
+    /// Upkeep, which a stop ends after the table that is looked after.
+    async fn hearing<T>(&self, stop: &mut UnboundedReceiver<()>, upkeep: impl Future<Output = T>) -> T {
+        let mut upkeep = std::pin::pin!(upkeep);
         loop {
             tokio::select! {
                 biased;
-                () = &mut upkeep => return,
+                done = &mut upkeep => return done,
                 Some(()) = stop.recv() => self.context.stop.raise(),
             }
         }
@@ -252,17 +252,20 @@ impl Begun<'_> {
         for outcome in &outcomes {
             record::task_ended(&self.context.events, outcome);
         }
-        self.end(outcomes, false).await
+        self.end(outcomes, None).await
     }
 
-    /// Notes the end. Where it was the turn of the run, it looks after all tables now and then.
-    async fn end(self, tasks: Vec<TaskOutcome>, is_turn: bool) -> Finished {
+    /// Notes the end. Where it was the turn of the run, which then may be stopped still, it looks after all tables now and
+    /// then.
+    async fn end(self, tasks: Vec<TaskOutcome>, turn: Option<UnboundedReceiver<()>>) -> Finished {
         let elapsed = (self.place.lake.clock().now() - self.started_at).to_std().unwrap_or_default();
         let (run, spec, started_at) = (self.context.run.to_string(), self.spec(), self.started_at);
         let summary = RunSummary { run, spec, started_at, elapsed, tasks };
         record::run_ended(&self.context.events, &summary);
         let mut recorded = self.context.events.flush(&self.place.lake).await;
-        if is_turn && recorded.is_ok() && round(self.project, &self.place.lake, &self.context).await {
+        if let Some(mut stop) = turn.filter(|_| recorded.is_ok())
+            && self.hearing(&mut stop, round(self.project, &self.place.lake, &self.context)).await
+        {
             recorded = self.context.events.flush(&self.place.lake).await;
         }
         Finished { summary, recorded }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use bronze::watch::Intervals;
 use lake::Clock;
 use lake::report::RunSummary;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -97,14 +98,14 @@ async fn weeks() {
     let clock = Clock::manual("2024-05-01T00:30:00Z".parse().expect("a time"));
     let mut spec = SpecFile::of(&file);
     let project = Project::load(&file).expect("a spec");
-    let place = Place::open(&project, None, clock.clone()).expect("a place");
-    let chosen: BTreeSet<TableName> = project.tasks.iter().map(|task| task.name.clone()).collect();
+    let wanted = Wanted { select: Vec::new(), landing: None, intervals: Intervals::default() };
+    let prepared = Prepared::new(project, &wanted, clock.clone()).await.expect("a watch");
     let (stop, mut heard) = unbounded_channel();
     let mut listener = Weeks { log: folder.path().join("lakehouse/_state/event_log"), runs: 0, held: Vec::new(), stop };
     let health = Health::new(clock.clone());
-    let (intervals, stop) = (Intervals::default(), &mut heard);
-    let outside = Outside { intervals, spec: &mut spec, health: &health, stop, listener: &mut listener };
-    watch(&project, place, &chosen, outside).await.expect("a watch");
+    let stop = &mut heard;
+    let outside = Outside { wanted: &wanted, spec: &mut spec, health: &health, stop, listener: &mut listener };
+    watch(prepared, outside).await;
     let weeks = weeks_watched();
     assert_eq!((listener.runs, listener.held.len()), (WEEK * weeks, weeks));
     let ((early, handles), (late, handles_late)) = (listener.held[weeks / 2 - 1], listener.held[weeks - 1]);

@@ -10,6 +10,7 @@ mod because;
 #[cfg(test)]
 mod long_tests;
 mod pace;
+mod prepared;
 mod reload;
 mod story;
 mod tables;
@@ -22,20 +23,21 @@ use std::time::Duration;
 
 use bronze::SourcePlan;
 use bronze::plan::Clean;
-use bronze::watch::{Intervals, Watcher};
+use bronze::watch::Watcher;
 use chrono::{DateTime, TimeDelta, Utc};
+use lake::clock::within;
 use lake::report::{RunSummary, TaskOutcome, TaskStatus};
 use lake::spec::FileArrival;
-use lake::{Error, Result, Retry, TableName};
+use lake::{Error, ErrorKind, Retry, TableName};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::health::Health;
 use crate::run::{Finished, Place, Request, Silent, run};
 use crate::spec::Project;
-use crate::tools::history;
-use agenda::Agenda;
+use agenda::{Agenda, delta};
 use because::Because;
 use pace::Pace;
+pub(crate) use prepared::{Prepared, Wanted};
 pub(crate) use reload::SpecFile;
 use story::Story;
 use tables::Tables;
@@ -48,6 +50,10 @@ const CLEANING: (Duration, Duration) = (Duration::from_secs(60), Duration::from_
 const NEVER: Duration = Duration::from_secs(86_400);
 /// How often the spec is looked at.
 const SPEC_LOOKED_AT: Duration = Duration::from_secs(2);
+/// How long a new spec may take to open what it names.
+const PREPARED_WITHIN: Duration = Duration::from_secs(30);
+/// The clock of a machine is set right by less than this all the time.
+const CLOCK_STRAYS: TimeDelta = TimeDelta::seconds(2);
 
 /// Where a watch tells what happens.
 pub(crate) trait Listener {
@@ -62,13 +68,15 @@ pub(crate) enum Over {
     /// Somebody stopped it.
     Stopped,
     /// The spec has changed; this is the new one.
-    Reloaded(Box<Project>),
+    Reloaded(Box<Prepared>),
+    /// The clock of the machine went back: what is waited for would come late, so the watch of this project begins anew.
+    Anew(Box<Project>),
 }
 
 /// What a watch has to do with outside of its project.
 pub(crate) struct Outside<'a> {
-    /// How often folders and tables are looked at.
-    pub(crate) intervals: Intervals,
+    /// What is wanted of it, and of those after it.
+    pub(crate) wanted: &'a Wanted,
     /// The spec as it was when the project was loaded.
     pub(crate) spec: &'a mut SpecFile,
     /// Who is asked whether the watch is well.
@@ -79,43 +87,13 @@ pub(crate) struct Outside<'a> {
     pub(crate) listener: &'a mut dyn Listener,
 }
 
-/// Watches what starts runs of the chosen tasks and runs them, until `stop` says so or the spec changes.
-///
-/// # Errors
-/// When the landing zone and the storage are the same folder, nothing can start a run, or the event log cannot be read.
-pub(crate) async fn watch(
-    project: &Project,
-    mut place: Place,
-    chosen: &BTreeSet<TableName>,
-    outside: Outside<'_>,
-) -> Result<Over> {
-    let Outside { intervals, spec, health, stop, listener } = outside;
-    let sources: Vec<SourcePlan> = project
-        .tasks
-        .iter()
-        .filter(|task| chosen.contains(&task.name))
-        .filter_map(|task| task.job.source().cloned())
-        .collect();
+/// Watches what starts runs of the chosen tasks and runs them, until `stop` says so, the spec changes to another that can be
+/// watched, or the clock goes back.
+pub(crate) async fn watch(prepared: Prepared, outside: Outside<'_>) -> Over {
+    let Outside { wanted, spec, health, stop, listener } = outside;
+    let Prepared { project, place, chosen, sources, watcher, notices, last_tick } = prepared;
     let (header, trigger) = (&project.header, &project.header.trigger);
     let clock = place.lake.clock().clone();
-    let pace = Pace::new(trigger, clock.now());
-    let has_others = header.schedule.is_some() || trigger.table_update.is_some() || pace.is_asked_for();
-    if sources.is_empty() && !has_others {
-        return Err(Error::spec("no bronze source is among the chosen tasks: there is nothing to watch"));
-    }
-    let arrival = trigger.file_arrival.filter(|_| !sources.is_empty());
-    let (watcher, notices) = match arrival {
-        Some(_) => {
-            let made = Watcher::new(&place.landing, place.lake.root(), sources.clone(), intervals, clock.clone())?;
-            place.sightings = made.0.sightings();
-            (Some(made.0), made.1)
-        }
-        None => (None, Vec::new()),
-    };
-    let last = match &header.schedule {
-        Some(_) => history::last_tick(&place.lake, &header.name).await?,
-        None => None,
-    };
     let story = Story { zone: header.timezone, has_times: !cli::logs_are_json() };
     let tasks: Vec<_> = project.tasks.iter().filter(|task| chosen.contains(&task.name)).collect();
     if watcher.is_some() {
@@ -124,21 +102,24 @@ pub(crate) async fn watch(
     for line in story.starts(clock.now(), header) {
         listener.say(&line);
     }
-    let arrival = arrival.unwrap_or_default();
+    let arrival = trigger.file_arrival.unwrap_or_default();
     let tables = trigger.table_update.clone();
     let mut watch = Watch {
-        project,
-        chosen,
+        project: &project,
+        chosen: &chosen,
         sources,
         arrival,
         watcher,
         agenda: Agenda::new(arrival.min_time_between_triggers.as_std()),
-        ticks: Ticks::new(header.schedule.clone(), last, clock.now()),
-        tables: tables.map(|update| Tables::new(update, project.folder.clone(), intervals.poll)),
-        pace,
+        ticks: Ticks::new(header.schedule.clone(), last_tick, clock.now()),
+        tables: tables.map(|update| Tables::new(update, project.folder.clone(), wanted.intervals.poll)),
+        pace: Pace::new(trigger, clock.now()),
         owed: None,
+        wanted,
         spec,
+        refused: None,
         spec_seen_at: clock.now(),
+        turned_at: clock.now(),
         health,
         place,
         story,
@@ -150,13 +131,25 @@ pub(crate) async fn watch(
     };
     watch.tell(&notices);
     health.begins(&watch.place.lake, &project.file);
-    let over = watch.until_over().await;
-    let line = match over {
-        Over::Stopped => watch.story.ends(clock.now(), watch.runs),
-        Over::Reloaded(_) => watch.story.reloaded(clock.now()),
+    let end = watch.until_over().await;
+    let line = match end {
+        End::Stopped => watch.story.ends(clock.now(), watch.runs),
+        End::Reloaded(_) => watch.story.reloaded(clock.now()),
+        End::ClockWentBack => watch.story.clock_went_back(clock.now()),
     };
     watch.listener.say(&line);
-    Ok(over)
+    match end {
+        End::Stopped => Over::Stopped,
+        End::Reloaded(new) => Over::Reloaded(new),
+        End::ClockWentBack => Over::Anew(Box::new(project)),
+    }
+}
+
+/// What ended the loop of a watch.
+enum End {
+    Stopped,
+    Reloaded(Box<Prepared>),
+    ClockWentBack,
 }
 
 struct Watch<'a> {
@@ -173,8 +166,13 @@ struct Watch<'a> {
     pace: Pace,
     /// The moment of the schedule whose run has failed in a way that may pass.
     owed: Option<DateTime<Utc>>,
+    wanted: &'a Wanted,
     spec: &'a mut SpecFile,
+    /// What was told last of a spec that cannot be used.
+    refused: Option<String>,
     spec_seen_at: DateTime<Utc>,
+    /// When the loop turned last.
+    turned_at: DateTime<Utc>,
     health: &'a Health,
     story: Story,
     listener: &'a mut dyn Listener,
@@ -186,25 +184,33 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_over(&mut self) -> Over {
+    async fn until_over(&mut self) -> End {
         // What landed, and moments that passed, while nobody watched.
         let missed = self.ticks.take(self.now());
-        self.look_at_tables().await;
+        if self.look_at_tables().await {
+            return End::Stopped;
+        }
         let starts = self.watcher.is_some() || self.tables.is_some() || self.pace.is_asked_for();
         if (starts || missed.is_some()) && self.run(Because::Start(missed)).await {
-            return Over::Stopped;
+            return End::Stopped;
         }
         loop {
             self.health.turned();
-            self.look_at_tables().await;
+            let now = self.now();
+            if now + CLOCK_STRAYS < self.turned_at {
+                return End::ClockWentBack;
+            }
+            self.turned_at = now;
+            if self.look_at_tables().await {
+                return End::Stopped;
+            }
             self.schedule();
             self.say_idle();
-            let now = self.now();
             // Whatever comes more often than the beat must not keep it from coming.
-            if now - self.spec_seen_at >= TimeDelta::from_std(SPEC_LOOKED_AT).unwrap_or(TimeDelta::MAX) {
+            if now - self.spec_seen_at >= delta(SPEC_LOOKED_AT) {
                 self.spec_seen_at = now;
-                if let Some(project) = self.reload() {
-                    return Over::Reloaded(Box::new(project));
+                if let Some(end) = self.reload().await {
+                    return end;
                 }
             }
             let (tables, cleaning) = (self.tables.as_ref().map(Tables::next), self.cleaning().map(|(at, _)| at));
@@ -213,34 +219,49 @@ impl Watch<'_> {
             let clock = self.place.lake.clock().clone();
             tokio::select! {
                 biased;
-                Some(()) = self.stop.recv() => return Over::Stopped,
+                Some(()) = self.stop.recv() => return End::Stopped,
                 () = clock.sleep(rest) => {
                     if self.due().await {
-                        return Over::Stopped;
+                        return End::Stopped;
                     }
                 }
                 () = clock.beat(self.health.turns_within(SPEC_LOOKED_AT)) => {}
                 () = seen(self.watcher.as_ref()) => {
-                    if let Some(watcher) = &mut self.watcher {
-                        let notices = watcher.look().await;
-                        self.tell(&notices);
+                    if self.look(None).await {
+                        return End::Stopped;
                     }
                 }
             }
         }
     }
 
-    /// The spec as it is now, when it has changed and is right; what is wrong with it is told once.
-    fn reload(&mut self) -> Option<Project> {
-        match self.spec.changed(self.now())? {
-            Ok(project) => Some(project),
-            Err(failure) => {
-                self.health.spec_is_refused();
-                let line = self.story.not_reloaded(self.now(), &failure);
-                self.listener.say(&line);
-                None
+    /// The end, when the spec has changed and what it says now can be watched, or the watch was stopped meanwhile; what is
+    /// wrong with it is told once.
+    async fn reload(&mut self) -> Option<End> {
+        let failure = match self.spec.changed(self.now())? {
+            Ok(project) => {
+                let clock = self.place.lake.clock().clone();
+                let prepared = within(PREPARED_WITHIN, Prepared::new(project, self.wanted, clock));
+                let prepared = unless_stopped(self.stop, prepared).await;
+                let Some(prepared) = prepared else { return Some(End::Stopped) };
+                let slow = || Err(Error::new(ErrorKind::Store, "what the spec names does not answer").into());
+                match prepared.unwrap_or_else(slow) {
+                    Ok(prepared) => return Some(End::Reloaded(Box::new(prepared))),
+                    Err(failure) => failure,
+                }
             }
+            Err(failure) => failure,
+        };
+        let now = self.now();
+        let is_tried_again = self.spec.not_watched(&failure, now);
+        self.health.spec_is_refused();
+        let why = story::why(&failure);
+        let line = self.story.not_reloaded(now, &why, is_tried_again);
+        let known = self.refused.replace(why);
+        if !self.spec.is_old() || known != self.refused {
+            self.listener.say(&line);
         }
+        None
     }
 
     fn now(&self) -> DateTime<Utc> {
@@ -268,16 +289,30 @@ impl Watch<'_> {
         }
     }
 
-    /// Looks whether tables that others write have new versions.
-    async fn look_at_tables(&mut self) {
-        let told = match &mut self.tables {
-            Some(tables) => tables.look(&self.place.lake).await,
-            None => return,
-        };
+    /// Looks whether tables that others write have new versions. True when the watch was stopped meanwhile.
+    async fn look_at_tables(&mut self) -> bool {
+        let Some(tables) = &mut self.tables else { return false };
+        let Some(told) = unless_stopped(self.stop, tables.look(&self.place.lake)).await else { return true };
         for text in told {
             let line = self.story.trouble(self.now(), &text);
             self.listener.say(&line);
         }
+        false
+    }
+
+    /// Looks at what came: at what is known to have changed, or closely at one source. True when the watch was stopped
+    /// meanwhile, whatever the folders do: a mount may hang.
+    async fn look(&mut self, closely: Option<&TableName>) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        let look = async {
+            match closely {
+                Some(table) => watcher.look_closely(table).await,
+                None => watcher.look().await,
+            }
+        };
+        let Some(notices) = unless_stopped(self.stop, look).await else { return true };
+        self.tell(&notices);
+        false
     }
 
     /// Asks for runs of the sources that have fresh files, from the moment at which they are complete. What was complete
@@ -293,7 +328,7 @@ impl Watch<'_> {
                 .arrival
                 .wait_after_last_change
                 .zip(sightings.last_change())
-                .map(|(wait, change)| change + TimeDelta::from_std(wait.as_std()).unwrap_or(TimeDelta::MAX));
+                .map(|(wait, change)| change + delta(wait.as_std()));
             if let Some(complete) = complete {
                 self.agenda.ask(&source.table, quiet.map_or(complete, |quiet| quiet.max(complete)));
             }
@@ -311,9 +346,8 @@ impl Watch<'_> {
         let again = self.agenda.again();
         let mut due = self.agenda.take(now);
         for table in &due {
-            if let Some(watcher) = &mut self.watcher {
-                let notices = watcher.look_closely(table).await;
-                self.tell(&notices);
+            if self.look(Some(table)).await {
+                return true;
             }
         }
         let now = self.now();
@@ -347,7 +381,7 @@ impl Watch<'_> {
                 Clean::Off => return None,
                 Clean::Delete { retention } | Clean::Move { retention, .. } => *retention,
             };
-            let every = TimeDelta::from_std(retention.clamp(CLEANING.0, CLEANING.1)).unwrap_or(TimeDelta::MAX);
+            let every = delta(retention.clamp(CLEANING.0, CLEANING.1));
             Some((*self.ran_at.get(&source.table)? + every, source.table.clone()))
         });
         next.min().map(|(at, table)| (self.agenda.free(at), table))
@@ -456,6 +490,15 @@ impl Watch<'_> {
         let wait = self.agenda.failed(&failed, now);
         let line = self.story.again_in(now, wait);
         self.listener.say(&line);
+    }
+}
+
+/// What comes of a look, unless the watch is stopped before.
+async fn unless_stopped<T>(stop: &mut UnboundedReceiver<()>, look: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        Some(()) = stop.recv() => None,
+        seen = look => Some(seen),
     }
 }
 

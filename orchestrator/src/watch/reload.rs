@@ -19,12 +19,13 @@ pub(crate) struct SpecFile {
     content: Option<Vec<u8>>,
     /// When it is tried again though it has not changed.
     again_at: Option<DateTime<Utc>>,
+    is_old: bool,
 }
 
 impl SpecFile {
     /// The file as it is now. To be asked for before the spec is loaded, so that no change comes between.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), content: fs::read(path).ok(), again_at: None }
+        Self { path: path.to_owned(), content: fs::read(path).ok(), again_at: None, is_old: false }
     }
 
     /// What the spec says when it is another than at the last look, or is to be tried again. A file that cannot be read is
@@ -39,13 +40,19 @@ impl SpecFile {
         if matches!(&loaded, Err(Failure::Error(error)) if error.retry() != Retry::Never) {
             return None;
         }
+        self.is_old = self.content.as_ref() == Some(&content);
         (self.content, self.again_at) = (Some(content), None);
         Some(loaded)
     }
 
+    /// True when the spec was tried again that was told of before.
+    pub(super) fn is_old(&self) -> bool {
+        self.is_old
+    }
+
     /// What the spec says could not be watched: it is tried again after a while where that may pass, else when it changes.
     /// True in the first case.
-    pub(crate) fn not_watched(&mut self, failure: &Failure, now: DateTime<Utc>) -> bool {
+    pub(super) fn not_watched(&mut self, failure: &Failure, now: DateTime<Utc>) -> bool {
         let may_pass = matches!(failure, Failure::Error(error) if error.retry() != Retry::Never);
         self.again_at = may_pass.then(|| now + AGAIN);
         may_pass
@@ -89,7 +96,7 @@ mod tests {
         let passes = Failure::Error(Error::new(ErrorKind::Store, "no answer"));
         assert!(file.not_watched(&passes, at(0)));
         assert!(file.changed(at(29)).is_none());
-        assert!(file.changed(at(30)).is_some_and(|loaded| loaded.is_ok()));
+        assert!(file.changed(at(30)).is_some_and(|loaded| loaded.is_ok()) && file.is_old());
         assert!(file.changed(at(99)).is_none(), "once");
         assert!(!file.not_watched(&Failure::Error(Error::spec("nothing to watch")), at(0)));
         assert!(file.changed(at(99)).is_none());

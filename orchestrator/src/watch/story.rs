@@ -14,6 +14,16 @@ use lake::{Error, Layer, TableName};
 use super::because::Because;
 use crate::spec::{Job, Task};
 
+/// What is wrong with a spec, or with what it names.
+pub(super) fn why(failure: &Failure) -> String {
+    let text = match failure {
+        Failure::Problems(problems) => problems.to_string(),
+        Failure::Error(error) => lake::report::error_text(error),
+        Failure::Closed => String::new(),
+    };
+    text.trim_end().to_owned()
+}
+
 /// Lines about a watch.
 pub(super) struct Story {
     /// The zone of the pipeline.
@@ -97,15 +107,16 @@ impl Story {
         self.line(now, "the spec has changed: the watch goes on with the new one")
     }
 
-    /// The spec has changed and is wrong.
-    pub(super) fn not_reloaded(&self, now: DateTime<Utc>, failure: &Failure) -> String {
-        let why = match failure {
-            Failure::Problems(problems) => problems.to_string(),
-            Failure::Error(error) => lake::report::error_text(error),
-            Failure::Closed => String::new(),
-        };
-        let line = self.line(now, "the spec has changed and cannot be used: the watch goes on with the old one");
-        format!("{line}{}\n", why.trim_end())
+    /// The clock went back.
+    pub(super) fn clock_went_back(&self, now: DateTime<Utc>) -> String {
+        self.line(now, "the clock of this machine went back: the watch begins anew")
+    }
+
+    /// The spec has changed, and is wrong or cannot be watched.
+    pub(super) fn not_reloaded(&self, now: DateTime<Utc>, why: &str, is_tried_again: bool) -> String {
+        let again = if is_tried_again { ", and tries the new one again" } else { "" };
+        let text = format!("the spec has changed and cannot be used: the watch goes on with the old one{again}");
+        format!("{}{why}\n", self.line(now, &text))
     }
 
     /// A run starts.

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lake::log::{self, Newest};
 use lake::report::RunSummary;
 use lake::spec::{TableUpdate, UpdateCondition, WatchedTable};
-use lake::{Lake, Result, Root, log};
+use lake::{Lake, Result, Root};
+
+use super::agenda::delta;
 
 /// The tables of `trigger.table_update`.
 #[derive(Debug)]
@@ -17,7 +20,9 @@ pub(super) struct Tables {
     folder: PathBuf,
     every: TimeDelta,
     /// The newest version of each that was seen.
-    seen: Vec<Option<u64>>,
+    seen: Vec<Option<Newest>>,
+    /// The newest version that a run of this watch has made of each, until it is seen.
+    made: Vec<Option<u64>>,
     /// Those with a version that no run has begun after.
     updated: BTreeSet<usize>,
     /// Those that could not be looked at.
@@ -30,10 +35,10 @@ pub(super) struct Tables {
 impl Tables {
     /// Tables that are looked at so often.
     pub(super) fn new(update: TableUpdate, folder: PathBuf, every: Duration) -> Self {
-        let seen = vec![None; update.tables.len()];
+        let (seen, made) = (vec![None; update.tables.len()], vec![None; update.tables.len()]);
         let (updated, troubled) = (BTreeSet::new(), BTreeSet::new());
         let (looked_at, changed_at, last_start) = (None, None, None);
-        Self { update, folder, every: delta(every), seen, updated, troubled, looked_at, changed_at, last_start }
+        Self { update, folder, every: delta(every), seen, made, updated, troubled, looked_at, changed_at, last_start }
     }
 
     /// When they are looked at next, or a run is due.
@@ -56,10 +61,15 @@ impl Tables {
             match self.newest(lake, table, self.seen[index]).await {
                 Ok(newest) => {
                     self.troubled.remove(&index);
+                    if newest == self.seen[index] {
+                        continue;
+                    }
+                    self.seen[index] = newest;
+                    // A table that is gone is none that was updated.
                     let Some(newest) = newest else { continue };
-                    self.seen[index] = Some(newest);
+                    let is_own = self.made[index].take_if(|made| *made <= newest.version) == Some(newest.version);
                     // What is there at the begin is taken by the run with which the watch begins.
-                    if !is_first {
+                    if !is_first && !is_own {
                         self.updated.insert(index);
                         self.changed_at = Some(now);
                     }
@@ -91,7 +101,8 @@ impl Tables {
         for report in summary.tasks.iter().filter_map(|task| task.report.as_ref()) {
             let is_it = |table: &WatchedTable| *table == WatchedTable::OfLake(report.table.clone());
             if let Some(index) = self.update.tables.iter().position(is_it) {
-                self.seen[index] = self.seen[index].max(report.version);
+                let seen = self.seen[index].map(|seen| seen.version);
+                self.made[index] = report.version.filter(|made| seen.is_none_or(|seen| seen < *made));
             }
         }
     }
@@ -107,8 +118,8 @@ impl Tables {
         Some(apart.map_or(quiet, |apart| apart.max(quiet)))
     }
 
-    /// A version that is newer than `known`.
-    async fn newest(&self, lake: &Lake, table: &WatchedTable, known: Option<u64>) -> Result<Option<u64>> {
+    /// The newest version as it is now; `None` where there is no table.
+    async fn newest(&self, lake: &Lake, table: &WatchedTable, known: Option<Newest>) -> Result<Option<Newest>> {
         match table {
             WatchedTable::OfLake(name) => log::newest_version(&lake.root().store(), &name.folder(), known).await,
             WatchedTable::Elsewhere(place) => {
@@ -117,10 +128,6 @@ impl Tables {
             }
         }
     }
-}
-
-fn delta(duration: Duration) -> TimeDelta {
-    TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
 }
 
 #[cfg(test)]
@@ -183,6 +190,13 @@ mod tests {
         tables.started(clock.now());
         again(&mut tables, &lake).await;
         assert_eq!(tables.take(clock.now()), None, "a version starts one run");
+        fs::remove_dir_all(folder.path().join("other/x")).expect("removed");
+        again(&mut tables, &lake).await;
+        commit(folder.path(), "other/x", 0);
+        while tables.take(clock.now()).is_none() {
+            again(&mut tables, &lake).await;
+        }
+        assert_eq!(tables.take(clock.now()), Some(vec!["./other/x".to_owned()]), "a table that is made anew");
     }
 
     #[tokio::test]

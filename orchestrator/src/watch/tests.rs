@@ -1,6 +1,5 @@
 //! Watches over weeks of a manual clock, with the real engine.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -14,9 +13,8 @@ use lake::{Clock, TableName};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Listener, Outside, Over, SpecFile, watch};
+use super::{Listener, Outside, Over, Prepared, SpecFile, Wanted, watch};
 use crate::health::Health;
-use crate::run::Place;
 use crate::spec::Project;
 
 const CRON: &str = "30 1,7,19 * * *";
@@ -71,15 +69,15 @@ async fn until(folder: &Path, clock: &Clock, end: DateTime<Utc>) -> (Vec<String>
     let file = folder.join("pipelines.yaml");
     let mut spec = SpecFile::of(&file);
     let project = Project::load(&file).expect("a spec");
-    let place = Place::open(&project, None, clock.clone()).expect("a place");
-    let chosen: BTreeSet<TableName> = project.tasks.iter().map(|task| task.name.clone()).collect();
+    let wanted = Wanted { select: Vec::new(), landing: None, intervals: Intervals::default() };
+    let prepared = Prepared::new(project, &wanted, clock.clone()).await.expect("a watch");
     let (stop, mut heard): (_, UnboundedReceiver<()>) = unbounded_channel();
     let landing = folder.join("landing");
     let mut life = Life { landing: &landing, clock: clock.clone(), end, stop, runs: 0, rows: 0, lines: Vec::new() };
     let health = Health::new(clock.clone());
-    let (intervals, stop) = (Intervals::default(), &mut heard);
-    let outside = Outside { intervals, spec: &mut spec, health: &health, stop, listener: &mut life };
-    let over = watch(&project, place, &chosen, outside).await.expect("a watch");
+    let stop = &mut heard;
+    let outside = Outside { wanted: &wanted, spec: &mut spec, health: &health, stop, listener: &mut life };
+    let over = watch(prepared, outside).await;
     assert!(matches!(over, Over::Stopped));
     (life.lines, life.rows)
 }

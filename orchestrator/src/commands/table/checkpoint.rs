@@ -61,7 +61,7 @@ async fn one(lake: &Lake, name: &TableName, dry_run: bool) -> Result<Option<LogF
         if files.since_checkpoint > 0 {
             checkpoint(&table).await?;
         }
-        clean(&table, &files).await?;
+        clean(lake, &table, &files).await?;
     }
     Ok(Some(files))
 }

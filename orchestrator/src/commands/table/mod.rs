@@ -123,8 +123,11 @@ impl Command {
         }
     }
 
-    /// True for what only looks, or only keeps a table up: rows, columns and properties stay.
+    /// True for what only looks, or only keeps a table up: rows, columns, properties and versions of the last days stay.
     fn is_harmless(&self) -> bool {
+        if let Self::Vacuum(args) = self {
+            return !args.is_forced();
+        }
         matches!(
             self,
             Self::History(_)
@@ -136,7 +139,6 @@ impl Command {
                 | Self::Verify(_)
                 | Self::Optimize(_)
                 | Self::Checkpoint(_)
-                | Self::Vacuum(_)
         )
     }
 }

@@ -60,6 +60,12 @@ pub(super) async fn tag(lake: &Lake, args: &Tag, printer: &Printer) -> Result<u8
         set_tag(&mut held, &args.name, Some(version), &context.run).await
     });
     let is_changed = done.await?.is_some();
+    // A vacuum that saw no name may have been at work meanwhile; one that begins now sees it.
+    if let Err(error) = at_version(lake, &lake.existing(&table).await?, version).await {
+        let taken_back = async || set_tag(&mut lake.existing(&table).await?, &args.name, None, &context.run).await;
+        lake::commit::redoing(lake.clock(), taken_back).await?;
+        return Err(error.into());
+    }
     let told = json!({"table": table.to_string(), "tag": args.name, "version": version, "changed": is_changed});
     let text = format!("version {version} of {table} is `{}`", args.name);
     tell(lake, &context, args.output, told, text, printer).await

@@ -43,6 +43,13 @@ struct Free {
     files: Vec<Leftover>,
 }
 
+impl Args {
+    /// True when files may go that versions of the last days need.
+    pub(super) fn is_forced(&self) -> bool {
+        self.force && !self.dry_run
+    }
+}
+
 impl Free {
     fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
@@ -57,7 +64,7 @@ pub(super) async fn run(lake: &Lake, args: &Args, printer: &Printer) -> Result<u
     if let Some(retain) = args.retain {
         check(retain, args.force, "`--retain`")?;
     }
-    if args.force && !args.dry_run {
+    if args.is_forced() {
         alone(lake).await?;
     }
     let (mut freed, mut failure) = (Vec::new(), None);
@@ -108,6 +115,10 @@ async fn free(lake: &Lake, name: &TableName, args: &Args) -> Result<Option<Free>
     };
     let files = leftovers(lake, &table, retain).await?;
     if !args.dry_run {
+        if args.force {
+            // A run may have begun while the files were looked for.
+            alone(lake).await?;
+        }
         remove(lake, &table, &files).await?;
     }
     Ok(Some(Free { table: name.clone(), files }))
