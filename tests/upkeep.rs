@@ -298,6 +298,34 @@ fn a_version_with_a_name_stays_readable_until_the_name_goes() {
 }
 
 #[test]
+fn a_version_that_gets_a_name_while_a_vacuum_looks_for_files_stays_readable() {
+    let project = Project::new(SPEC);
+    for (file, status) in [("1.csv", "new"), ("2.csv", "paid"), ("3.csv", "sent")] {
+        project.land(file, format!("id,status,ts\n1,{status},2024-05-0{}T10:00:00Z\n", &file[..1]).as_bytes(), None);
+        project.run();
+    }
+    let newest = project.versions()["silver/orders"] - 1;
+    let (first, second) = ((newest - 2).to_string(), (newest - 1).to_string());
+    let force = ["table", "vacuum", "silver.orders", "--retain", "0s", "--force"];
+    let (vacuum, held) = start_held(&project, "orchestrator", &force, "leftovers_found:hold");
+    project.orchestrator(&["table", "tag", "silver.orders", "first", "--version", &first]).expect(0);
+    drop(held);
+    vacuum.wait().expect(0);
+    let status = |version: &str| {
+        let sql = format!("SELECT status FROM silver.orders VERSION AS OF {version}");
+        project.orchestrator(&["query", &sql, "--output", "csv"])
+    };
+    assert!(status(&first).expect(0).stdout.contains("new"));
+    assert_ne!(status(&second).code, Some(0), "nobody needed it");
+    // A name for what cannot be read any more is refused, and not kept.
+    let outcome = project.orchestrator(&["table", "tag", "silver.orders", "second", "--version", &second]);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.story());
+    let told = project.orchestrator(&["table", "describe", "silver.orders", "--output", "json"]).expect(0).stdout;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["tags"], serde_json::json!({"first": newest - 2}));
+}
+
+#[test]
 fn a_forced_vacuum_leaves_alone_who_is_at_work() {
     let project = Project::new(SPEC);
     project.land("1.csv", b"id,status,ts\n1,new,2024-05-01T10:00:00Z\n", None);
@@ -305,6 +333,10 @@ fn a_forced_vacuum_leaves_alone_who_is_at_work() {
     let force = ["table", "vacuum", "--retain", "0s", "--force"];
     let outcome = project.orchestrator(&force).expect(2);
     assert!(outcome.stderr.contains("is at work"), "{}", outcome.story());
+    // Whoever names the table by its path does not get around that.
+    let path = project.table_folder("silver.orders").display().to_string();
+    let by_path = project.orchestrator(&["table", "vacuum", &path, "--retain", "0s", "--force"]).expect(2);
+    assert!(by_path.stderr.contains("belongs to a pipeline"), "{}", by_path.story());
     drop(held);
     running.wait().expect(0);
     // What another program is about to commit, no version names.

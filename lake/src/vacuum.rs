@@ -22,6 +22,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::clock::Clock;
 use crate::commit::logged;
 use crate::error::{Context, Error, Result};
+use crate::fault;
 use crate::history::{self, OLDER_VERSIONS};
 use crate::lakehouse::Lake;
 use crate::table::Table;
@@ -170,6 +171,7 @@ fn add_named(action: Action, named: &mut HashSet<String>) -> Result<()> {
 pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
     let store = table.delta().object_store();
     let failed = |path: &str| format!("removing `{path}` of {}", table.name());
+    fault::cross("leftovers_found")?;
     let newest = lake.existing(table.name()).await?;
     let mut needed = live(&newest)?;
     let known = tags::tagged(table)?;
