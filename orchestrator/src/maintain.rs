@@ -74,9 +74,11 @@ pub(crate) enum Depth {
 
 /// What the spec wants of a table; what it does not say is as always.
 fn wanted(project: &Project, name: &TableName) -> Maintenance {
-    let all = project.header.maintenance.unwrap_or_default();
-    let own = project.task(name).and_then(|task| task.maintenance);
-    own.map_or(all, |own| all.of_table(&own))
+    let all = project.header.maintenance.clone().unwrap_or_default();
+    match project.task(name).and_then(|task| task.maintenance) {
+        Some(own) => all.of_table(&own),
+        None => all,
+    }
 }
 
 /// True for a table that runs look after: those of the program's own are, others where the spec asks for it.
@@ -159,7 +161,7 @@ pub(crate) async fn maintain(
     dry_run: bool,
     context: &RunContext,
 ) -> Vec<Maintained> {
-    let budget = project.header.maintenance.unwrap_or_default().budget.as_std();
+    let budget = project.header.maintenance.clone().unwrap_or_default().budget.as_std();
     let started = lake.clock().now();
     let mut all = Vec::new();
     for name in tables {
@@ -212,7 +214,7 @@ async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<Strin
 /// Looks after the tables that a run has changed, where the spec asks for it; what was done is recorded with the run. In a
 /// window it is all tables, and outside of it none.
 pub(crate) async fn after_run(project: &Project, lake: &Lake, changed: &BTreeSet<TableName>, context: &RunContext) {
-    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
     let tables: Vec<TableName> = match window {
         Some(window) if !window.is_open(lake.clock().now(), project.header.timezone) => return,
         Some(_) => project.tasks.iter().map(|task| task.name.clone()).collect(),
@@ -229,7 +231,7 @@ pub(crate) async fn round(project: &Project, lake: &Lake, context: &RunContext) 
     if context.stop.is_raised() || !context.events.passed(ROUND_EVERY) {
         return false;
     }
-    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
     let is_open = window.is_none_or(|window| window.is_open(lake.clock().now(), project.header.timezone));
     let tables = match lake.tables().await {
         Ok(tables) => tables,

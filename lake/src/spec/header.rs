@@ -199,7 +199,9 @@ impl Document {
             }
         }
         let timezone = zone(&top.timezone, &at("timezone"), problems);
-        top.maintenance.unwrap_or_default().vacuum.check(&at("maintenance"), problems);
+        if let Some(wanted) = &top.maintenance {
+            wanted.vacuum.check(&at("maintenance"), problems);
+        }
         notifications::check(&top.notifications, problems);
         let Top { name, storage, landing, engine, trigger, continuous, schedule, .. } = top;
         let (max_concurrent_runs, queue) = (top.max_concurrent_runs, top.queue);

@@ -12,7 +12,7 @@ use super::window::Window;
 const RETAIN_LEAST: Duration = Duration::from_days(7);
 
 /// When the upkeep of a table is due.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Maintenance {
     /// When files are put together.
@@ -25,8 +25,9 @@ pub struct Maintenance {
     pub after_runs: bool,
     /// How long upkeep may begin with further tables. Default `10m`.
     pub budget: Duration,
-    /// A time of the day, in `timezone` unless it names another zone: `01:00-05:00`, `22:00-04:00 Europe/Lisbon`. Runs look
-    /// after tables only then, and after all of them, not only those that they have changed. Default: at any time.
+    /// A time of the day, in `timezone` unless it names another zone: `01:00-05:00`, `22:00-04:00 Europe/Lisbon`; or a while
+    /// from each moment of a cron pattern on: `{cron: '0 2 * * SUN', duration: 4h}`, with a `timezone` of its own if need be.
+    /// Runs look after tables only then, and after all of them, not only those that they have changed. Default: at any time.
     pub window: Option<Window>,
 }
 
@@ -72,7 +73,7 @@ pub struct LogTable {
 impl Maintenance {
     /// What is wanted of one table.
     #[must_use]
-    pub fn of_table(&self, table: &TableMaintenance) -> Self {
+    pub fn of_table(self, table: &TableMaintenance) -> Self {
         let TableMaintenance { optimize, vacuum, log, after_runs } = *table;
         Self {
             optimize: OptimizeWhen {
@@ -86,7 +87,7 @@ impl Maintenance {
                 expired_size: log.expired_size.unwrap_or(self.log.expired_size),
             },
             after_runs: after_runs.unwrap_or(self.after_runs),
-            ..*self
+            ..self
         }
     }
 }

@@ -1,32 +1,65 @@
-//! A time of the day in which something may be done: `01:00-05:00`, `22:00-04:00 Europe/Lisbon`.
+//! Times in which something may be done: every day (`01:00-05:00`, `22:00-04:00 Europe/Lisbon`), or for a while from each
+//! moment of a cron pattern on (`{cron: '0 2 * * SUN', duration: 4h}`).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, NaiveTime, Utc};
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
-/// From one time of the day up to another, which may be that of the next day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use super::scalars::Duration;
+use super::schedule::Schedule;
+
+/// When something may be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    from: NaiveTime,
-    upto: NaiveTime,
+    times: Times,
     /// `None` for that of the pipeline.
     zone: Option<Tz>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Times {
+    /// From one time of the day up to another, which may be that of the next day.
+    Daily { from: NaiveTime, upto: NaiveTime },
+    /// For so long from each moment of a pattern on.
+    Cron { pattern: String, duration: Duration },
+}
+
+/// The second kind, as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CronEntry {
+    cron: String,
+    duration: Duration,
+    timezone: Option<String>,
 }
 
 impl Window {
     /// True at a moment that is in the window; its times are those of `zone` unless it names one.
     pub fn is_open(&self, at: DateTime<Utc>, zone: Tz) -> bool {
-        let time = at.with_timezone(&self.zone.unwrap_or(zone)).time();
-        match self.from < self.upto {
-            true => self.from <= time && time < self.upto,
-            false => self.from <= time || time < self.upto,
+        let zone = self.zone.unwrap_or(zone);
+        match &self.times {
+            Times::Daily { from, upto } => {
+                let time = at.with_timezone(&zone).time();
+                let is_after_begin = *from <= time;
+                if from < upto { is_after_begin && time < *upto } else { is_after_begin || time < *upto }
+            }
+            Times::Cron { pattern, duration } => {
+                let begin = Schedule::new(pattern, zone).ok().and_then(|schedule| schedule.last(at));
+                let duration = TimeDelta::from_std(duration.as_std()).unwrap_or(TimeDelta::MAX);
+                begin.is_some_and(|begin| at - begin < duration)
+            }
         }
     }
+}
+
+fn zone(name: &str) -> Result<Tz, String> {
+    name.parse().map_err(|_| format!("`{name}` is not a time zone: `Europe/Lisbon`"))
 }
 
 impl FromStr for Window {
@@ -34,7 +67,10 @@ impl FromStr for Window {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no window such as `01:00-05:00` or `22:00-04:00 Europe/Lisbon`");
-        let (times, zone) = match text.trim().split_once(' ') {
+        if Schedule::new(text, Tz::UTC).is_ok() {
+            return Err(format!("a window by cron says how long it is: `{{cron: '{text}', duration: 4h}}`"));
+        }
+        let (times, named) = match text.trim().split_once(' ') {
             Some((times, zone)) => (times, Some(zone.trim())),
             None => (text.trim(), None),
         };
@@ -44,21 +80,55 @@ impl FromStr for Window {
         if from == upto {
             return Err(format!("`{text}` ends when it begins: leave the window out for the whole day"));
         }
-        let zone = zone.map(|zone| zone.parse().map_err(|_| format!("`{zone}` is not a time zone: `Europe/Lisbon`")));
-        Ok(Self { from, upto, zone: zone.transpose()? })
+        Ok(Self { times: Times::Daily { from, upto }, zone: named.map(zone).transpose()? })
+    }
+}
+
+impl TryFrom<CronEntry> for Window {
+    type Error = String;
+
+    fn try_from(CronEntry { cron, duration, timezone }: CronEntry) -> Result<Self, String> {
+        if let Err(why) = Schedule::new(&cron, Tz::UTC) {
+            return Err(format!("`{cron}` is no cron pattern: {why}"));
+        }
+        if duration.as_std().is_zero() {
+            return Err("a window needs some time, `duration: 4h` for instance".to_owned());
+        }
+        Ok(Self { times: Times::Cron { pattern: cron, duration }, zone: timezone.as_deref().map(zone).transpose()? })
     }
 }
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.from.format("%H:%M"), self.upto.format("%H:%M"))?;
+        match &self.times {
+            Times::Daily { from, upto } => write!(f, "{}-{}", from.format("%H:%M"), upto.format("%H:%M"))?,
+            Times::Cron { pattern, duration } => write!(f, "{pattern} for {duration}")?,
+        }
         self.zone.map_or(Ok(()), |zone| write!(f, " {zone}"))
     }
 }
 
 impl<'de> Deserialize<'de> for Window {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        deserializer.deserialize_any(Written)
+    }
+}
+
+struct Written;
+
+impl<'de> de::Visitor<'de> for Written {
+    type Value = Window;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a window such as `01:00-05:00`, or `{cron: '0 2 * * SUN', duration: 4h}`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Window, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Window, A::Error> {
+        CronEntry::deserialize(MapAccessDeserializer::new(map))?.try_into().map_err(de::Error::custom)
     }
 }
 
@@ -71,8 +141,21 @@ impl JsonSchema for Window {
         "Window".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "examples": ["01:00-05:00", "22:00-04:00 Europe/Lisbon"]})
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let duration = generator.subschema_for::<Duration>();
+        json_schema!({"anyOf": [
+            {"type": "string", "examples": ["01:00-05:00", "22:00-04:00 Europe/Lisbon"]},
+            {
+                "type": "object",
+                "properties": {
+                    "cron": {"type": "string", "examples": ["0 2 * * SUN"]},
+                    "duration": duration,
+                    "timezone": {"type": "string"},
+                },
+                "required": ["cron", "duration"],
+                "additionalProperties": false,
+            },
+        ]})
     }
 }
 
@@ -95,9 +178,25 @@ mod tests {
     }
 
     #[test]
+    fn a_window_by_cron_is_open_for_its_duration() {
+        let window: Window =
+            serde_json::from_str(r#"{"cron": "0 22 * * SAT", "duration": "4h"}"#).expect("a window");
+        assert_eq!(window.to_string(), "0 22 * * SAT for 4h");
+        let open = |at: &str, zone| window.is_open(at.parse().expect("a time"), zone);
+        // A Saturday, and the Sunday after it.
+        let times = ["2024-07-06T21:59:59Z", "2024-07-06T22:00:00Z", "2024-07-07T01:59:59Z", "2024-07-07T02:00:00Z"];
+        assert_eq!(times.map(|at| open(at, Tz::UTC)), [false, true, true, false]);
+        assert!(open("2024-07-06T21:00:00Z", Tz::Europe__Lisbon) && !open("2024-07-07T01:00:00Z", Tz::Europe__Lisbon));
+        let wrong = |text: &str| serde_json::from_str::<Window>(text).expect_err("no window").to_string();
+        assert!(wrong(r#"{"cron": "0 22 * *", "duration": "4h"}"#).contains("is no cron pattern"));
+        assert!(wrong(r#"{"cron": "0 22 * * *", "duration": "0s"}"#).contains("needs some time"));
+        assert!(wrong(r#"{"cron": "0 22 * * *"}"#).contains("duration") && wrong("7").contains("a window such as"));
+    }
+
+    #[test]
     fn what_is_no_window_is_told() {
         let wrong = |text: &str| text.parse::<Window>().expect_err("no window");
-        assert!(wrong("0 2 * * *").contains("is no window such as `01:00-05:00`"));
+        assert!(wrong("0 2 * * *").contains("says how long it is: `{cron: '0 2 * * *', duration: 4h}`"));
         assert!(wrong("01:00").contains("is no window") && wrong("25:00-01:00").contains("is no window"));
         assert!(wrong("01:00-01:00").contains("ends when it begins"));
         assert_eq!(wrong("01:00-05:00 Lisbon"), "`Lisbon` is not a time zone: `Europe/Lisbon`");

@@ -43,7 +43,7 @@ pub(super) async fn run(project: &Project, args: &Args, clock: Clock, printer: &
         }
         Output::Table => printer.data(&text(&told, tables.len()))?,
     }
-    let window = project.header.maintenance.and_then(|wanted| wanted.window);
+    let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
     if let Some(window) = window.filter(|window| !window.is_open(lake.clock().now(), project.header.timezone)) {
         printer.note(&format!("outside of {window}, the `window` of the spec: runs leave the tables alone now\n"));
     }
