@@ -4,6 +4,7 @@
 //! does not fit is an error, and timestamps are in microseconds. Whole-number `+`, `-` and `*` are
 //! DataFusion's and wrap.
 
+mod avg;
 mod marked;
 pub(crate) mod parquet;
 mod scan;
@@ -94,7 +95,9 @@ impl Session {
             .with_type_planner(Arc::new(time::Microseconds))
             .build();
         let session = Self { ctx: SessionContext::new_with_state(state) };
-        session.ctx.register_udaf(sum::function().as_ref().clone());
+        for function in [sum::function(), avg::function()] {
+            session.ctx.register_udaf(function.as_ref().clone());
+        }
         session.add_schemas()?;
         Ok(session)
     }

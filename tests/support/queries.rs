@@ -6,7 +6,7 @@ const ZONES: [&str; 5] = ["America/New_York", "Asia/Kathmandu", "Australia/Lord_
 const OF_ORDERS: [&str; 6] =
     ["o.region", "o.cust", "o.id % 4", "CAST(o.at AT TIME ZONE '{zone}' AS DATE)", "upper(o.region)", "o.qty > 2"];
 const OF_CUSTOMERS: [&str; 3] = ["c.country", "c.level", "coalesce(c.country, 'none')"];
-const MADE: [&str; 12] = [
+const MADE: [&str; 14] = [
     "count(*)",
     "count(o.amount)",
     "sum(o.amount)",
@@ -19,6 +19,8 @@ const MADE: [&str; 12] = [
     "count(*) FILTER (WHERE o.qty > 0)",
     "sum(CASE WHEN o.region = 'north' THEN o.amount ELSE 0 END)",
     "sum(DISTINCT o.qty)",
+    "avg(o.qty)",
+    "avg(DISTINCT o.qty)",
 ];
 const WHERE: [&str; 5] = [
     "o.amount > 2",

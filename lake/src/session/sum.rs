@@ -143,7 +143,8 @@ impl Width {
 }
 
 /// A type to add up in.
-trait Wide: DecimalType + fmt::Debug + Sized {
+pub(super) trait Wide: DecimalType + fmt::Debug + Sized {
+    /// The type of a sum that is not the last word.
     fn state(scale: i8) -> DataType {
         Self::TYPE_CONSTRUCTOR(Self::MAX_PRECISION, scale)
     }
@@ -230,6 +231,16 @@ impl Output {
     }
 }
 
+/// The sums of each value for itself: null for what a filter leaves out.
+pub(super) fn each_alone(values: ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef> {
+    let Some(filter) = filter else { return Ok(values) };
+    let left_out = match filter.null_count() {
+        0 => not(filter)?,
+        _ => not(&prep_null_mask_filter(filter))?,
+    };
+    Ok(nullif(&values, &left_out)?)
+}
+
 // === one sum per group ===
 
 #[derive(Debug)]
@@ -291,13 +302,7 @@ impl<W: Wide> GroupsAccumulator for Totals<W> {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let wide = W::widen(&values[0]).with_data_type(self.state.clone());
-        let Some(filter) = opt_filter else { return Ok(vec![Arc::new(wide)]) };
-        let left_out = match filter.null_count() {
-            0 => not(filter)?,
-            _ => not(&prep_null_mask_filter(filter))?,
-        };
-        Ok(vec![nullif(&wide, &left_out)?])
+        Ok(vec![each_alone(Arc::new(W::widen(&values[0]).with_data_type(self.state.clone())), opt_filter)?])
     }
 
     fn size(&self) -> usize {

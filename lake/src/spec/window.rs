@@ -179,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_window_by_cron_is_open_for_its_duration() {
-        let window: Window =
-            serde_json::from_str(r#"{"cron": "0 22 * * SAT", "duration": "4h"}"#).expect("a window");
+        let window: Window = serde_json::from_str(r#"{"cron": "0 22 * * SAT", "duration": "4h"}"#).expect("a window");
         assert_eq!(window.to_string(), "0 22 * * SAT for 4h");
         let open = |at: &str, zone| window.is_open(at.parse().expect("a time"), zone);
         // A Saturday, and the Sunday after it.
