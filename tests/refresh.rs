@@ -186,7 +186,8 @@ fn explain_says_how_and_why() {
     run(&project, 0);
     let told = gold(&project, &["explain", "daily"]).expect(0).stdout;
     assert!(told.starts_with("gold.daily is refreshed by group of `day`."), "{told}");
-    assert!(told.contains("silver.orders version 1, which is in; its change data feed, or files"), "{told}");
+    assert!(told.contains("silver.orders version 1, which is in\nChange data feeds tell what changed, or"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
     let told = gold(&project, &["explain", "--output", "json"]).expect(0).stdout;
     let told: Value = serde_json::from_str(&told).expect("JSON");
     let of = |name: &str| {

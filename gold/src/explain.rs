@@ -1,7 +1,8 @@
 //! How a model follows its sources, told to a person: by which groups, from which tables, or why as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use lake::report::wrapped;
 use lake::{Lake, Result, TableName};
 use serde_json::{Value, json};
 
@@ -61,58 +62,66 @@ pub async fn explain(lake: &Lake, plan: &ModelPlan) -> Result<Explanation> {
 }
 
 impl Explanation {
-    /// For people.
+    /// For people, in lines of 80 characters.
     pub fn to_text(&self) -> String {
-        let mut text = match (&self.coverage, self.refresh) {
+        let mut paragraphs = match (&self.coverage, self.refresh) {
             (Coverage::Groups(shape), Refresh::Full) => {
-                format!(
-                    "{} is computed as a whole, because the spec says `refresh: full`. It could be refreshed by {}.\n",
+                vec![line(&format!(
+                    "{} is computed as a whole, because the spec says `refresh: full`. It could be refreshed by {}.",
                     self.table,
                     listed(shape)
-                )
+                ))]
             }
             (Coverage::Groups(shape), _) => self.by_groups(shape),
             (Coverage::Whole(reasons), _) => {
-                let reasons = reasons.iter().map(|reason| format!("  - {reason}\n")).collect::<String>();
-                format!("{} is computed as a whole in every run that finds its sources changed:\n{reasons}", self.table)
+                let first = line(&format!(
+                    "{} is computed as a whole in every run that finds its sources changed:",
+                    self.table
+                ));
+                vec![first + &reasons.iter().map(|reason| wrapped("  - ", 4, reason) + "\n").collect::<String>()]
             }
         };
-        text.push_str("\nIt reads\n");
+        paragraphs.push(self.reads());
+        paragraphs.extend(self.next.as_ref().map(|next| line(&format!("In the next run {next}."))));
+        paragraphs.join("\n")
+    }
+
+    fn by_groups(&self, shape: &Shape) -> Vec<String> {
+        let first = line(&format!("{} is refreshed by {}.", self.table, listed(shape)));
+        let made = shape.groups.iter().filter(|group| group.name != group.origin);
+        let made: String =
+            made.map(|group| wrapped("  ", 4, &format!("{} is {}", group.name, group.origin)) + "\n").collect();
+        let how = line(
+            "A run finds the groups that changed rows belong to, before and after the change, computes these again and \
+             replaces them in one commit. When most of a source or more than half of the groups have changed, it computes \
+             the whole, which costs less then.",
+        );
+        vec![first + &made, how]
+    }
+
+    /// The sources, and what tells of their changes.
+    fn reads(&self) -> String {
+        let mut text = "It reads\n".to_owned();
+        let mut has_feeds = BTreeSet::new();
         for (name, source) in &self.sources {
             let held = match source.held {
                 Some(held) if held == i64::try_from(source.version).unwrap_or(i64::MAX) => "which is in".to_owned(),
                 Some(held) => format!("of which {held} is in"),
                 None => "of which nothing is in yet".to_owned(),
             };
-            let feed = match (source.has_feed, &self.coverage) {
-                (_, Coverage::Whole(_)) => "",
-                (true, _) => {
-                    "; its change data feed, or files that came and went where a commit has none, tell what changed"
-                }
-                (false, _) => "; it has no change data feed, so files that came and went tell what changed",
-            };
-            text.push_str(&format!("  {name} version {}, {held}{feed}\n", source.version));
+            let is_followed = matches!(self.coverage, Coverage::Groups(_));
+            let without = if is_followed && !source.has_feed { ", without a change data feed" } else { "" };
+            text.push_str(&(wrapped("  ", 4, &format!("{name} version {}, {held}{without}", source.version)) + "\n"));
+            has_feeds.extend(is_followed.then_some(source.has_feed));
         }
-        if let Some(next) = &self.next {
-            text.push_str(&format!("\nIn the next run {next}.\n"));
+        if has_feeds.contains(&true) {
+            text.push_str(&line(
+                "Change data feeds tell what changed, or files that came and went where a commit has none.",
+            ));
         }
-        text
-    }
-
-    fn by_groups(&self, shape: &Shape) -> String {
-        let mut text = format!("{} is refreshed by {}.\n", self.table, listed(shape));
-        let made: Vec<String> = shape
-            .groups
-            .iter()
-            .filter(|group| group.name != group.origin)
-            .map(|group| format!("  {} is {}\n", group.name, group.origin))
-            .collect();
-        text.push_str(&made.concat());
-        text.push_str(
-            "A run finds the groups that changed rows belong to, before and after the change, computes these again\n\
-             and replaces them in one commit. When most of a source or more than half of the groups have changed, it\n\
-             computes the whole, which costs less then.\n",
-        );
+        if has_feeds.contains(&false) {
+            text.push_str(&line("Without a feed, files that came and went tell what changed."));
+        }
         text
     }
 
@@ -150,6 +159,11 @@ impl Explanation {
             "next": self.next,
         })
     }
+}
+
+/// Words as lines.
+fn line(text: &str) -> String {
+    wrapped("", 0, text) + "\n"
 }
 
 fn listed(shape: &Shape) -> String {

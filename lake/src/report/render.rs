@@ -263,3 +263,22 @@ pub fn size(bytes: u64) -> String {
     }
     if unit == "B" { format!("{whole} B") } else { format!("{whole}.{} {unit}", rest * 10 / 1_024) }
 }
+
+/// Words behind `first`, in lines of at most [`WIDTH`] characters where they allow it; those after the first line begin with
+/// `indent` spaces. Without a line break at the end.
+pub fn wrapped(first: &str, indent: usize, text: &str) -> String {
+    let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
+    for word in text.split(' ') {
+        let space = if is_empty { "" } else { " " };
+        if !is_empty && line.chars().count() + space.len() + word.chars().count() > WIDTH {
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+            line = format!("{:indent$}{word}", "");
+        } else {
+            line.push_str(space);
+            line.push_str(word);
+        }
+        is_empty = false;
+    }
+    lines + line.trim_end()
+}

@@ -159,3 +159,13 @@ fn sizes_are_short() {
     assert_eq!(size(12_700), "12.4 KiB");
     assert_eq!(size(5 << 30), "5.0 GiB");
 }
+
+#[test]
+fn long_lines_are_wrapped_behind_their_word() {
+    let text = wrapped("  then        ", 14, &"word ".repeat(20));
+    assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("              word")), "{text}");
+    assert_eq!(text.split_whitespace().filter(|word| *word == "word").count(), 20);
+    let long = "x".repeat(100);
+    assert_eq!(wrapped("", 2, &format!("a {long}")), format!("a\n  {long}"), "a word is never cut");
+}

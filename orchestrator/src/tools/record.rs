@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use lake::TableName;
 use lake::report::record::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
-use lake::report::{RunSummary, TaskStatus, WIDTH, counted, size};
+use lake::report::{RunSummary, TaskStatus, counted, size, wrapped};
 use serde_json::{Value, json};
 
 use super::history::Event;
@@ -229,7 +229,7 @@ impl Recorded {
                 details[key].as_u64().filter(|bytes| *bytes > 0).map(|bytes| format!("{} {what}", size(bytes))),
             );
         }
-        let mut lines = wrapped(&format!("{task}{at}: {}", parts.join("; ")));
+        let mut lines = wrapped("", 4, &format!("{task}{at}: {}", parts.join("; "))) + "\n";
         let files = self.files.get(task).map(Vec::as_slice).unwrap_or_default();
         for file in files.iter().take(FILES_MAX) {
             lines.push_str(&format!("    {file}\n"));
@@ -239,22 +239,6 @@ impl Recorded {
         }
         Some(lines)
     }
-}
-
-/// Words in lines of at most [`WIDTH`] characters, the second and later ones indented.
-fn wrapped(text: &str) -> String {
-    let (mut out, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(&format!("{line}\n"));
-            line = format!("    {word}");
-        } else if line.is_empty() {
-            line.push_str(word);
-        } else {
-            line.push_str(&format!(" {word}"));
-        }
-    }
-    format!("{out}{line}\n")
 }
 
 fn counted_attempts(attempts: u64) -> String {
@@ -338,11 +322,5 @@ mod tests {
         recorded.add(event(RUN_STARTED, None, json!({"spec": "p.yaml", "tasks": ["silver.web", "gold.sales"]})));
         assert!(recorded.to_text().contains("silver.web: not begun\n"), "{}", recorded.to_text());
         assert_eq!((recorded.attempts, recorded.events, recorded.tasks().len()), (2, 6, 3));
-    }
-
-    #[test]
-    fn long_lines_are_wrapped_between_words() {
-        let text = wrapped(&"word ".repeat(20));
-        assert!(text.lines().count() == 2 && text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 }

@@ -3,14 +3,13 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use lake::history::Version;
 use lake::report::grid::{Align, Grid, NOTHING};
-use lake::report::{EXIT_DONE, WIDTH, size, thousands};
+use lake::report::{EXIT_DONE, WIDTH, size, thousands, wrapped};
 use lake::schema::type_name;
 use lake::{Lake, Table};
 use serde_json::{Value, json};
 
 use super::chosen;
 use super::diff::cut;
-use super::restore::wrapped;
 use crate::tools::maintained::last;
 use cli::{Failure, Output, Printer};
 
@@ -180,8 +179,8 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     }
     facts.extend(maintenance.to_lines());
     let facts: String =
-        facts.into_iter().map(|(name, value)| wrapped(&format!("{name:<15} "), &value) + "\n").collect();
-    let about = table.description()?.map(|text| wrapped("", &text) + "\n").unwrap_or_default();
+        facts.into_iter().map(|(name, value)| wrapped(&format!("{name:<15} "), 16, &value) + "\n").collect();
+    let about = table.description()?.map(|text| wrapped("", 0, &text) + "\n").unwrap_or_default();
     let mut text = format!("{}\n{about}{facts}\n{}", table.name(), columns.render(WIDTH));
     if !properties.is_empty() {
         text.push_str("\nproperties\n");

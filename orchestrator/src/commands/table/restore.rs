@@ -1,7 +1,7 @@
 //! `orchestrator table restore`: a table taken back to an earlier version.
 
 use lake::history::{moment, version_at};
-use lake::report::{EXIT_DONE, EXIT_FAILED, counted, error_text, size, thousands};
+use lake::report::{EXIT_DONE, EXIT_FAILED, counted, error_text, size, thousands, wrapped};
 use lake::restore::{Along, Difference, Moved, Way};
 use lake::run::RunContext;
 use lake::{Error, Lake, Layer, TableName};
@@ -230,36 +230,13 @@ fn text(preview: &Preview, done: Option<u64>) -> String {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
         format!("  property    {key}: {} -> {}", value(now), value(then))
     }));
-    lines.extend(next.iter().map(|line| wrapped("  then        ", line)));
+    lines.extend(next.iter().map(|line| wrapped("  then        ", 14, line)));
     lines.join("\n") + "\n"
-}
-
-/// A text behind a word, in lines of 80 columns.
-pub(super) fn wrapped(first: &str, text: &str) -> String {
-    let (mut lines, mut line) = (String::new(), first.to_owned());
-    for word in text.split(' ') {
-        if line.len() + word.len() > 80 {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-            line = " ".repeat(first.len());
-        }
-        line.push_str(word);
-        line.push(' ');
-    }
-    lines + line.trim_end()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_wrapped_behind_their_word() {
-        let text = wrapped("  then        ", &"word ".repeat(20));
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("              word")), "{text}");
-        assert_eq!(text.split_whitespace().filter(|word| *word == "word").count(), 20);
-    }
 
     #[test]
     fn what_follows_names_the_batches() {
