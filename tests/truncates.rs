@@ -84,3 +84,38 @@ fn a_delete_where_a_truncate_stands_is_not_taken_for_it() {
     assert!(has("silver.kept: 1 | a | a | true | 2024-04-05"), "{:#?}", tables[0]);
     assert!(has("silver.kept: 2 | a | a | true | 2024-04-03"), "{:#?}", tables[0]);
 }
+
+/// The same tables come out by these files one after the other as by all of them in a rebuild, which [`take`] compares.
+fn story(files: &[&str]) -> Vec<String> {
+    let project = Project::new(&spec(PLAIN));
+    let mut tables = Vec::new();
+    for (number, lines) in files.iter().enumerate() {
+        tables = take(&project, &number.to_string(), lines);
+    }
+    tables
+}
+
+#[test]
+fn an_update_after_a_truncate_takes_over_nothing_from_before_it() {
+    let files = ["I,1,a,a,01/04/2024\n", "T,,,,02/04/2024\nU,1,b,,03/04/2024\n", "U,1,c,,04/04/2024\n"];
+    let tables = story(&files);
+    assert!(tables.iter().any(|line| line == "silver.kept_parts: 1 | c | \\N | false | \\N"), "{tables:#?}");
+    // An update where the truncate stands, in a later batch.
+    story(&["I,1,a,a,01/04/2024\n", "T,,,,02/04/2024\n", "U,1,b,,02/04/2024\n", "U,1,,c,03/04/2024\n"]);
+}
+
+#[test]
+fn what_stands_where_a_truncate_stands_is_known_by_its_order() {
+    let late = "I,1,a,a,01/04/2024\n";
+    for (first, value) in [
+        ("T,,,,02/04/2024\nU,1,b,,02/04/2024\n", "b | \\N | false | \\N"),
+        ("T,,,,02/04/2024\nU,1,b,,02/04/2024\nU,1,c,,03/04/2024\n", "c | \\N | false | \\N"),
+        ("U,1,b,,02/04/2024\nT,,,,02/04/2024\nU,1,c,,03/04/2024\n", "c | \\N | false | \\N"),
+        ("U,1,b,,02/04/2024\nT,,,,02/04/2024\n", "b | a | true | 2024-04-02"),
+        ("U,1,b,,02/04/2024\nT,,,,02/04/2024\nU,1,c,,02/04/2024\n", "c | \\N | false | \\N"),
+    ] {
+        let tables = story(&[first, late]);
+        let expected = format!("silver.kept_parts: 1 | {value}");
+        assert!(tables.contains(&expected), "{first}{tables:#?}");
+    }
+}

@@ -298,7 +298,7 @@ fn a_version_with_a_name_stays_readable_until_the_name_goes() {
 }
 
 #[test]
-fn a_version_that_gets_a_name_while_a_vacuum_looks_for_files_stays_readable() {
+fn a_version_that_gets_a_name_while_files_are_looked_for_stays_readable() {
     let project = Project::new(SPEC);
     for (file, status) in [("1.csv", "new"), ("2.csv", "paid"), ("3.csv", "sent")] {
         project.land(file, format!("id,status,ts\n1,{status},2024-05-0{}T10:00:00Z\n", &file[..1]).as_bytes(), None);

@@ -50,6 +50,13 @@ impl Clock {
         }
     }
 
+    /// Sets a manual clock, also back; that of the machine goes on.
+    pub fn set(&self, at: DateTime<Utc>) {
+        if let Kind::Manual(micros) = &self.0 {
+            micros.store(at.timestamp_micros(), Ordering::SeqCst);
+        }
+    }
+
     /// The present moment in microseconds since the epoch, as Delta timestamps store it.
     pub fn now_micros(&self) -> i64 {
         self.now().timestamp_micros()

@@ -163,22 +163,21 @@ fn add_named(action: Action, named: &mut HashSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Removes files of a table, but for those that its newest version needs, or versions that have got a name: a restore may
-/// have brought them back since they were listed, or somebody named a version. One that is gone already is no error.
+/// Removes files of a table, but for those that its newest version needs, or versions that have a name: a restore may have
+/// brought them back since they were listed, or somebody named a version. One that is gone already is no error. Returns those
+/// that went.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the store refuses; what was removed until then is gone.
-pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<()> {
+pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Result<Vec<Leftover>> {
     let store = table.delta().object_store();
     let failed = |path: &str| format!("removing `{path}` of {}", table.name());
     fault::cross("leftovers_found")?;
     let newest = lake.existing(table.name()).await?;
     let mut needed = live(&newest)?;
-    let known = tags::tagged(table)?;
-    let named_since = tags::tagged(&newest)?.into_iter().filter(|version| !known.contains(version)).collect();
-    needed.extend(files_of(lake, table, named_since).await?);
-    let wanted = leftovers.iter().filter(|file| !needed.contains(&file.path));
-    let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = wanted.partition(|file| file.unfinished);
+    needed.extend(files_of(lake, &newest, tags::tagged(&newest)?).await?);
+    let gone: Vec<Leftover> = leftovers.iter().filter(|file| !needed.contains(&file.path)).cloned().collect();
+    let (unfinished, listed): (Vec<&Leftover>, Vec<&Leftover>) = gone.iter().partition(|file| file.unfinished);
     futures::stream::iter(listed)
         .map(|file| {
             let store = &store;
@@ -193,7 +192,7 @@ pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Resul
         .buffer_unordered(REMOVED_AT_ONCE)
         .try_collect::<()>()
         .await?;
-    let Some(folder) = lake.root().local_path() else { return Ok(()) };
+    let Some(folder) = lake.root().local_path() else { return Ok(gone) };
     for file in unfinished {
         match std::fs::remove_file(folder.join(table.name().folder()).join(&file.path)) {
             Ok(()) => {}
@@ -201,7 +200,7 @@ pub async fn remove(lake: &Lake, table: &Table, leftovers: &[Leftover]) -> Resul
             Err(error) => return Err(Error::from(error)).context(|| failed(&file.path)),
         }
     }
-    Ok(())
+    Ok(gone)
 }
 
 /// The data files and vectors that the open version names.

@@ -204,9 +204,9 @@ async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<Strin
         }
     }
     if !due.leftovers.is_empty() {
-        remove(lake, &table, &due.leftovers).await?;
-        let bytes = size(due.leftovers.iter().map(|file| file.bytes).sum());
-        done.push(format!("{} removed, {bytes}", counted(due.leftovers.len(), "file")));
+        let gone = remove(lake, &table, &due.leftovers).await?;
+        let bytes = size(gone.iter().map(|file| file.bytes).sum());
+        done.push(format!("{} removed, {bytes}", counted(gone.len(), "file")));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use lake::stage::Staged;
 use lake::upsert::{Probed, Upsert};
 use lake::{Error, Result, RunId, Table};
 
-use crate::history::{Beside, Counts, Folded, is_needed};
+use crate::history::{Beside, Counts, Folded, Incoming, Side, is_needed};
 use crate::read::Tally;
 use crate::refine::Refinement;
 use crate::settle::{Memory, Settled};
@@ -56,9 +56,9 @@ impl Refinement<'_> {
         let Arrived { changes, tally, beside, again } = arrived;
         if is_needed(self.plan) {
             let truncates = self.truncates(table, side, sequence).await?;
-            let truncated = (&tally.truncated, &beside);
+            let incoming = Incoming { changes: &changes, truncates: &tally.truncated, beside: &beside, again };
             let Folded { upsert, probed, counts, beside } =
-                self.fold((&changes, truncated), table, (side, truncates), again).await?;
+                self.fold(incoming, table, Side { versions: side, truncates }).await?;
             let Counts { applied, superseded, stale } = counts;
             return Ok(Sifted {
                 // Each truncate says something of its own, for ever.

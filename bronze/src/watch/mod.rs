@@ -157,6 +157,14 @@ impl Watcher {
         notices
     }
 
+    /// The clock went back to `now`: all folders are listed again, and nothing is waited for longer than was meant.
+    pub fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        for source in &mut self.sources {
+            source.listed_at = None;
+            source.sightings.clock_went_back(now);
+        }
+    }
+
     fn due(&self, source: &Watched) -> DateTime<Utc> {
         let is_polled = source.events == Events::None || source.has_gaps;
         let interval = if is_polled { self.intervals.poll } else { self.intervals.rescan };

@@ -140,6 +140,11 @@ impl Sightings {
         self.seen().fresh.iter().map(|(path, fresh)| (path.clone(), ready(fresh))).collect()
     }
 
+    /// The clock went back to `now`: what was seen was seen by then.
+    pub(super) fn clock_went_back(&self, now: DateTime<Utc>) {
+        self.seen().fresh.values_mut().for_each(|fresh| fresh.since = fresh.since.min(now));
+    }
+
     /// When a fresh file was seen to change last; `None` without fresh files.
     pub fn last_change(&self) -> Option<DateTime<Utc>> {
         self.seen().fresh.values().map(|fresh| fresh.since).max()
@@ -162,6 +167,14 @@ mod tests {
 
     fn see(sightings: &Sightings, size: u64, seconds: i64, touch: Touch, now: i64) -> Sighting {
         sightings.see("a", size, seconds * 1_000_000, touch, at(now))
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_holds_no_file_up() {
+        let sightings = Sightings::default();
+        see(&sightings, 1, 100, Touch::Written, 1_000);
+        sightings.clock_went_back(at(10));
+        assert_eq!(sightings.fresh(SETTLE), [("a".to_owned(), at(12))]);
     }
 
     #[test]

@@ -95,10 +95,13 @@ pub(crate) fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return printer.failure(&Failure::Error(error.into())),
     };
-    match runtime.block_on(dispatch(&cli, &printer)) {
+    let code = match runtime.block_on(dispatch(&cli, &printer)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => printer.failure(&failure),
-    }
+    };
+    // What a watch gave up to stop (a look at a mount that hangs) holds a thread still.
+    runtime.shutdown_background();
+    code
 }
 
 /// Commands that only the program of a layer has.

@@ -81,7 +81,6 @@ pub(super) async fn run(file: &Path, args: &Args, clock: Clock, printer: &Printe
                 return Ok(EXIT_DONE);
             }
             Over::Reloaded(new) => *new,
-            Over::Anew(project) => Prepared::new(*project, &wanted, clock.clone()).await?,
         };
     }
 }

@@ -85,6 +85,13 @@ impl Agenda {
         wait
     }
 
+    /// The clock went back to `now`: nothing is waited for longer than was meant.
+    pub(super) fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        self.asked.values_mut().for_each(|at| *at = now.min(*at));
+        self.resting = self.resting.map(|(until, failures)| (until.min(now + delta(RETRY)), failures));
+        self.last_start = self.last_start.map(|start| start.min(now));
+    }
+
     /// A run ended without a failure that may pass.
     pub(super) fn succeeded(&mut self) {
         self.resting = None;
@@ -131,6 +138,15 @@ mod tests {
         assert_eq!((agenda.free(at(20)), agenda.free(at(80))), (at(70), at(80)));
         agenda.ask(&task("a"), at(20));
         assert_eq!((agenda.next(), agenda.take(at(69)).len(), agenda.take(at(70)).len()), (Some(at(70)), 0, 1));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_holds_nothing_up() {
+        let mut agenda = Agenda::new(Duration::from_secs(60));
+        agenda.started(at(1_000));
+        agenda.failed(&[task("a")].into(), at(1_000));
+        agenda.clock_went_back(at(10));
+        assert_eq!((agenda.next(), agenda.again()), (Some(at(70)), [task("a")].into()));
     }
 
     #[test]

@@ -25,11 +25,14 @@ use bronze::SourcePlan;
 use bronze::plan::Clean;
 use bronze::watch::Watcher;
 use chrono::{DateTime, TimeDelta, Utc};
+use cli::Failure;
 use lake::clock::within;
 use lake::report::{RunSummary, TaskOutcome, TaskStatus};
 use lake::spec::FileArrival;
 use lake::{Error, ErrorKind, Retry, TableName};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::spawn_blocking;
 
 use crate::health::Health;
 use crate::run::{Finished, Place, Request, Silent, run};
@@ -69,8 +72,6 @@ pub(crate) enum Over {
     Stopped,
     /// The spec has changed; this is the new one.
     Reloaded(Box<Prepared>),
-    /// The clock of the machine went back: what is waited for would come late, so the watch of this project begins anew.
-    Anew(Box<Project>),
 }
 
 /// What a watch has to do with outside of its project.
@@ -87,8 +88,8 @@ pub(crate) struct Outside<'a> {
     pub(crate) listener: &'a mut dyn Listener,
 }
 
-/// Watches what starts runs of the chosen tasks and runs them, until `stop` says so, the spec changes to another that can be
-/// watched, or the clock goes back.
+/// Watches what starts runs of the chosen tasks and runs them, until `stop` says so, or the spec changes to another that can be
+/// watched.
 pub(crate) async fn watch(prepared: Prepared, outside: Outside<'_>) -> Over {
     let Outside { wanted, spec, health, stop, listener } = outside;
     let Prepared { project, place, chosen, sources, watcher, notices, last_tick } = prepared;
@@ -131,25 +132,13 @@ pub(crate) async fn watch(prepared: Prepared, outside: Outside<'_>) -> Over {
     };
     watch.tell(&notices);
     health.begins(&watch.place.lake, &project.file);
-    let end = watch.until_over().await;
-    let line = match end {
-        End::Stopped => watch.story.ends(clock.now(), watch.runs),
-        End::Reloaded(_) => watch.story.reloaded(clock.now()),
-        End::ClockWentBack => watch.story.clock_went_back(clock.now()),
+    let over = watch.until_over().await;
+    let line = match over {
+        Over::Stopped => watch.story.ends(clock.now(), watch.runs),
+        Over::Reloaded(_) => watch.story.reloaded(clock.now()),
     };
     watch.listener.say(&line);
-    match end {
-        End::Stopped => Over::Stopped,
-        End::Reloaded(new) => Over::Reloaded(new),
-        End::ClockWentBack => Over::Anew(Box::new(project)),
-    }
-}
-
-/// What ended the loop of a watch.
-enum End {
-    Stopped,
-    Reloaded(Box<Prepared>),
-    ClockWentBack,
+    over
 }
 
 struct Watch<'a> {
@@ -184,25 +173,25 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_over(&mut self) -> End {
+    async fn until_over(&mut self) -> Over {
         // What landed, and moments that passed, while nobody watched.
         let missed = self.ticks.take(self.now());
         if self.look_at_tables().await {
-            return End::Stopped;
+            return Over::Stopped;
         }
         let starts = self.watcher.is_some() || self.tables.is_some() || self.pace.is_asked_for();
         if (starts || missed.is_some()) && self.run(Because::Start(missed)).await {
-            return End::Stopped;
+            return Over::Stopped;
         }
         loop {
             self.health.turned();
             let now = self.now();
             if now + CLOCK_STRAYS < self.turned_at {
-                return End::ClockWentBack;
+                self.clock_went_back(now);
             }
             self.turned_at = now;
             if self.look_at_tables().await {
-                return End::Stopped;
+                return Over::Stopped;
             }
             self.schedule();
             self.say_idle();
@@ -219,16 +208,16 @@ impl Watch<'_> {
             let clock = self.place.lake.clock().clone();
             tokio::select! {
                 biased;
-                Some(()) = self.stop.recv() => return End::Stopped,
+                Some(()) = self.stop.recv() => return Over::Stopped,
                 () = clock.sleep(rest) => {
                     if self.due().await {
-                        return End::Stopped;
+                        return Over::Stopped;
                     }
                 }
                 () = clock.beat(self.health.turns_within(SPEC_LOOKED_AT)) => {}
                 () = seen(self.watcher.as_ref()) => {
                     if self.look(None).await {
-                        return End::Stopped;
+                        return Over::Stopped;
                     }
                 }
             }
@@ -237,16 +226,12 @@ impl Watch<'_> {
 
     /// The end, when the spec has changed and what it says now can be watched, or the watch was stopped meanwhile; what is
     /// wrong with it is told once.
-    async fn reload(&mut self) -> Option<End> {
+    async fn reload(&mut self) -> Option<Over> {
         let failure = match self.spec.changed(self.now())? {
             Ok(project) => {
-                let clock = self.place.lake.clock().clone();
-                let prepared = within(PREPARED_WITHIN, Prepared::new(project, self.wanted, clock));
-                let prepared = unless_stopped(self.stop, prepared).await;
-                let Some(prepared) = prepared else { return Some(End::Stopped) };
-                let slow = || Err(Error::new(ErrorKind::Store, "what the spec names does not answer").into());
-                match prepared.unwrap_or_else(slow) {
-                    Ok(prepared) => return Some(End::Reloaded(Box::new(prepared))),
+                let Some(prepared) = self.prepared(project).await else { return Some(Over::Stopped) };
+                match prepared {
+                    Ok(prepared) => return Some(Over::Reloaded(Box::new(prepared))),
                     Err(failure) => failure,
                 }
             }
@@ -262,6 +247,45 @@ impl Watch<'_> {
             self.listener.say(&line);
         }
         None
+    }
+
+    /// What a new spec names, opened; `None` when the watch was stopped meanwhile. A mount that hangs must not hold up the
+    /// loop, so another thread waits for it.
+    async fn prepared(&mut self, project: Project) -> Option<Result<Prepared, Failure>> {
+        let (wanted, clock) = (self.wanted.clone(), self.place.lake.clock().clone());
+        let turns_within = self.health.turns_within(SPEC_LOOKED_AT);
+        let (runtime, its_clock) = (Handle::current(), clock.clone());
+        let opened = spawn_blocking(move || runtime.block_on(Prepared::new(project, &wanted, its_clock)));
+        let mut opened = std::pin::pin!(within(PREPARED_WITHIN, opened));
+        loop {
+            tokio::select! {
+                biased;
+                Some(()) = self.stop.recv() => return None,
+                opened = &mut opened => return Some(match opened {
+                    Some(Ok(prepared)) => prepared,
+                    Some(Err(panic)) => Err(Error::internal("opening a spec ended early").with_source(panic).into()),
+                    None => Err(Error::new(ErrorKind::Store, "what the spec names does not answer").into()),
+                }),
+                () = clock.beat(turns_within) => self.health.turned(),
+            }
+        }
+    }
+
+    /// The clock went back: moments that are kept may be far away by now.
+    fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        let line = self.story.clock_went_back(now);
+        self.listener.say(&line);
+        self.agenda.clock_went_back(now);
+        self.pace.clock_went_back(now);
+        self.spec.clock_went_back(now);
+        self.spec_seen_at = now;
+        self.ran_at.values_mut().for_each(|at| *at = now.min(*at));
+        if let Some(tables) = &mut self.tables {
+            tables.clock_went_back(now);
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.clock_went_back(now);
+        }
     }
 
     fn now(&self) -> DateTime<Utc> {

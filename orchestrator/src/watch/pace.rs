@@ -70,6 +70,15 @@ impl Pace {
         }
     }
 
+    /// The clock went back to `now`: the next run begins no later than was meant.
+    pub(super) fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        let longest = match self.kind {
+            Some(Kind::Every(interval)) => interval,
+            _ => delta(REST_FAILED.1),
+        };
+        self.next = self.next.min(now + longest);
+    }
+
     fn rest(&mut self, summary: &RunSummary) -> TimeDelta {
         let failed = summary.count(TaskStatus::Failed) > 0;
         if !failed && summary.count(TaskStatus::Succeeded) > 0 {
@@ -134,5 +143,7 @@ mod tests {
         pace.ended(at(60), at(200), &busy());
         assert_eq!(pace.next(), Some(at(200)), "a run that takes longer is followed by the next");
         assert_eq!(Pace::new(&Trigger::default(), at(0)).next(), None);
+        pace.clock_went_back(at(10));
+        assert_eq!(pace.next(), Some(at(70)));
     }
 }

@@ -14,7 +14,7 @@ use crate::spec::Project;
 use crate::tools::history;
 
 /// What is wanted of a watch, whatever its spec says.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// These tasks alone; none are all.
     pub(crate) select: Vec<String>,

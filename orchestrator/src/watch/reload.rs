@@ -10,7 +10,7 @@ use lake::Retry;
 use crate::spec::Project;
 
 /// When a spec is tried again that could not be watched for a reason that may pass.
-const AGAIN: TimeDelta = TimeDelta::seconds(30);
+const AGAIN: TimeDelta = TimeDelta::minutes(5);
 
 /// A spec file, by what was read of it last.
 #[derive(Debug)]
@@ -43,6 +43,11 @@ impl SpecFile {
         self.is_old = self.content.as_ref() == Some(&content);
         (self.content, self.again_at) = (Some(content), None);
         Some(loaded)
+    }
+
+    /// The clock went back to `now`.
+    pub(super) fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        self.again_at = self.again_at.map(|at| at.min(now + AGAIN));
     }
 
     /// True when the spec was tried again that was told of before.
@@ -95,10 +100,10 @@ mod tests {
         let mut file = SpecFile::of(&path);
         let passes = Failure::Error(Error::new(ErrorKind::Store, "no answer"));
         assert!(file.not_watched(&passes, at(0)));
-        assert!(file.changed(at(29)).is_none());
-        assert!(file.changed(at(30)).is_some_and(|loaded| loaded.is_ok()) && file.is_old());
-        assert!(file.changed(at(99)).is_none(), "once");
+        assert!(file.changed(at(299)).is_none());
+        assert!(file.changed(at(300)).is_some_and(|loaded| loaded.is_ok()) && file.is_old());
+        assert!(file.changed(at(999)).is_none(), "once");
         assert!(!file.not_watched(&Failure::Error(Error::spec("nothing to watch")), at(0)));
-        assert!(file.changed(at(99)).is_none());
+        assert!(file.changed(at(999)).is_none());
     }
 }

@@ -109,7 +109,7 @@ impl Story {
 
     /// The clock went back.
     pub(super) fn clock_went_back(&self, now: DateTime<Utc>) -> String {
-        self.line(now, "the clock of this machine went back: the watch begins anew")
+        self.line(now, "the clock of this machine went back: what is waited for counts from now on")
     }
 
     /// The spec has changed, and is wrong or cannot be watched.

@@ -96,6 +96,13 @@ impl Tables {
         self.last_start = Some(now);
     }
 
+    /// The clock went back to `now`: what has happened did so by then.
+    pub(super) fn clock_went_back(&mut self, now: DateTime<Utc>) {
+        for at in [&mut self.looked_at, &mut self.changed_at, &mut self.last_start] {
+            *at = at.map(|at| at.min(now));
+        }
+    }
+
     /// A run is over: the versions that it has made itself are no news.
     pub(super) fn ended(&mut self, summary: &RunSummary) {
         for report in summary.tasks.iter().filter_map(|task| task.report.as_ref()) {
@@ -191,12 +198,20 @@ mod tests {
         again(&mut tables, &lake).await;
         assert_eq!(tables.take(clock.now()), None, "a version starts one run");
         fs::remove_dir_all(folder.path().join("other/x")).expect("removed");
-        again(&mut tables, &lake).await;
         commit(folder.path(), "other/x", 0);
         while tables.take(clock.now()).is_none() {
             again(&mut tables, &lake).await;
         }
         assert_eq!(tables.take(clock.now()), Some(vec!["./other/x".to_owned()]), "a table that is made anew");
+        tables.started(clock.now());
+        clock.set(clock.now() - TimeDelta::days(1));
+        tables.clock_went_back(clock.now());
+        let begun = clock.now();
+        commit(folder.path(), "other/x", 1);
+        while tables.take(clock.now()).is_none() {
+            again(&mut tables, &lake).await;
+        }
+        assert_eq!((clock.now() - begun).num_seconds(), 60, "and not a day");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use bronze::watch::Intervals;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use lake::report::RunSummary;
 use lake::report::record::RUN_STARTED;
@@ -138,4 +138,49 @@ async fn weeks_over_both_changes_of_the_clock_miss_no_moment_and_double_none() {
         let rows = bronze.row_count().expect("loaded").expect("statistics");
         assert!(first + more - rows as usize <= 4, "{rows} of {first} + {more}");
     }
+}
+
+/// Sets the clock back by a day after the third run, and stops the watch after the fifth.
+struct Back {
+    clock: Clock,
+    stop: UnboundedSender<()>,
+    ran: Vec<DateTime<Utc>>,
+    lines: Vec<String>,
+}
+
+impl Listener for Back {
+    fn say(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+
+    fn ran(&mut self, _: &RunSummary) {
+        self.ran.push(self.clock.now());
+        match self.ran.len() {
+            3 => self.clock.set(self.clock.now() - TimeDelta::days(1)),
+            5 => self.stop.send(()).expect("a watch"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_goes_back_holds_up_no_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("landing")).expect("a landing zone");
+    let file = folder.path().join("pipelines.yaml");
+    fs::write(&file, SPEC.replace("schedule: {cron: '30 1,7,19 * * *'}", "trigger: {periodic: {interval: 1h}}"))
+        .expect("a spec");
+    let clock = Clock::manual(at("2024-05-01T00:30:00Z"));
+    let mut spec = SpecFile::of(&file);
+    let wanted = Wanted { select: Vec::new(), landing: None, intervals: Intervals::default() };
+    let project = Project::load(&file).expect("a spec");
+    let prepared = Prepared::new(project, &wanted, clock.clone()).await.expect("a watch");
+    let (stop, mut heard) = unbounded_channel();
+    let mut back = Back { clock: clock.clone(), stop, ran: Vec::new(), lines: Vec::new() };
+    let health = Health::new(clock.clone());
+    let outside = Outside { wanted: &wanted, spec: &mut spec, health: &health, stop: &mut heard, listener: &mut back };
+    assert!(matches!(watch(prepared, outside).await, Over::Stopped));
+    assert!(back.lines.iter().any(|line| line.contains("went back")), "{:?}", back.lines);
+    let waited = back.ran[3] - (back.ran[2] - TimeDelta::days(1));
+    assert!(waited <= TimeDelta::hours(1), "{waited} after the clock went back");
 }

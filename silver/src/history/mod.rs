@@ -43,6 +43,27 @@ const APPLIED: i32 = 0;
 const SUPERSEDED: i32 = 1;
 const STALE: i32 = 2;
 
+/// What came.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming<'a> {
+    /// New changes, of which only the last at each place is there.
+    pub(crate) changes: &'a Staged,
+    /// New truncates.
+    pub(crate) truncates: &'a Found,
+    /// Those that are known, and stood among changes which come again.
+    pub(crate) beside: &'a Found,
+    /// True for changes from quarantine, at their old place: all of them are remembered, since rows do not tell which of two
+    /// changes of one batch was the later.
+    pub(crate) again: bool,
+}
+
+/// What is kept beside the rows of a table.
+pub(crate) struct Side<'a> {
+    /// The name of the table of changes that rows do not tell.
+    pub(crate) versions: &'a str,
+    pub(crate) truncates: Option<Truncates<'a>>,
+}
+
 /// New changes folded with all that is known of their keys.
 pub(crate) struct Folded<'a> {
     pub(crate) upsert: Upsert,
@@ -77,22 +98,15 @@ impl Counts {
 }
 
 impl Refinement<'_> {
-    /// Folds new changes, of which only the last at each place is there, and truncates with what the table holds of their
-    /// keys. With `again` the changes come from quarantine, at their
-    /// old place: all of them are remembered, since rows do not tell which of two changes of one batch was the later.
-    pub(crate) async fn fold<'a>(
-        &'a self,
-        (changes, (own, beside)): (&Staged, (&Found, &Found)),
-        table: &Table,
-        (side, truncates): (&'a str, Option<Truncates<'a>>),
-        again: bool,
-    ) -> Result<Folded<'a>> {
+    /// Folds what came with what the table and its side hold of the keys.
+    pub(crate) async fn fold<'a>(&'a self, arrived: Incoming<'_>, table: &Table, side: Side<'a>) -> Result<Folded<'a>> {
+        let Incoming { changes, again, .. } = arrived;
+        let Side { versions, truncates } = side;
         let (lake, plan) = (self.lake, self.plan.as_ref());
         let session = lake.session()?;
         let events = Events::new(plan, table, changes);
-        let remembered = Remembered::of(lake, plan, table, side, events.base()).await?;
-        let arrived = (changes, again);
-        let truncated = Truncated::of(&events, truncates.as_ref(), (own, beside), arrived, &session).await?;
+        let remembered = Remembered::of(lake, plan, table, versions, events.base()).await?;
+        let truncated = Truncated::of(&events, truncates.as_ref(), arrived, &session).await?;
         let keyed = match &truncated {
             Some(truncated) => truncated.touched(&events, table, changes, &session).await?,
             None => changes.clone(),
@@ -137,7 +151,8 @@ impl Refinement<'_> {
             )));
         }
         let hidden = hidden((&timeline, others.as_ref()), &events, again, &session).await?;
-        let truncates = truncates.filter(|_| !own.all.is_empty()).map(|truncates| (truncates, own.all.clone()));
+        let own = &arrived.truncates.all;
+        let truncates = truncates.filter(|_| !own.is_empty()).map(|truncates| (truncates, own.clone()));
         Ok(Folded { upsert, probed, counts, beside: Beside { remembered, hidden, truncates } })
     }
 }

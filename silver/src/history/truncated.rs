@@ -22,17 +22,20 @@ use lake::stage::Staged;
 use lake::upsert::{DELETE, older};
 use lake::{Error, Result, Table, columns};
 
+use super::Incoming;
 use super::events::{COUNTED, Events, NEW, OF_TRUNCATE, OLD_FILE, ORIGIN, REMEMBERED, ROW, TRUNCATE};
 use super::partial::counted;
 use crate::change::{CHANGE_NUMBER, FILE_RANK, FILE_TIME, OP_RANK, RANK_IN_FILE};
 use crate::plan::Kept;
 use crate::position::{Part, Position, Positions};
-use crate::truncates::{Found, Truncate, Truncates};
+use crate::truncates::{Truncate, Truncates};
 
 /// Whether a delete of a key stands where a truncate stands: its mark on a row would be taken for that of the truncate.
 pub(super) const COINCIDES: &str = "__coincides";
 const EARLIER: &str = "__earlier_delete";
-const UPSERTS_HERE: &str = "__upserts_here";
+const TOLD_HERE: &str = "__told_here";
+/// The row number of the mark of a row: it came after all that is known at its place.
+const OF_MARK: i64 = i64::MAX;
 
 /// The place of a delete as a table keeps it.
 type Place = (Vec<Part>, i64);
@@ -55,18 +58,19 @@ pub(super) struct Truncated {
 
 impl Truncated {
     /// `None` where none can matter: there are none, or all changes are newer than those that are remembered, of which
-    /// the rows tell then.
+    /// the rows tell then. They do not tell an update that leaves out columns what a truncate before it took away.
     pub(super) async fn of(
         events: &Events<'_>,
         remembered: Option<&Truncates<'_>>,
-        (own, beside): (&Found, &Found),
-        (changes, again): (&Staged, bool),
+        arrived: Incoming<'_>,
         session: &Session,
     ) -> Result<Option<Self>> {
+        let Incoming { changes, truncates: own, beside, again } = arrived;
         let Some(remembered) = remembered else { return Ok(None) };
         if own.all.is_empty() {
             let Some(newest) = remembered.newest() else { return Ok(None) };
-            if !again && !is_any_late(events, newest, changes, session).await? {
+            let are_told = !again && !events.plan.partial.is_on();
+            if are_told && !is_any_late(events, newest, changes, session).await? {
                 return Ok(None);
             }
         }
@@ -171,15 +175,18 @@ impl Truncated {
     }
 }
 
-/// The changes without remembered truncates at whose place there is an upsert of the key: whether it came before or after
-/// the mark of the row tells, or what is remembered of the changes there.
+/// The changes without remembered truncates whose place among the changes of a key is known: by the mark of the row, which
+/// came last there, or by a delete that is remembered with its place. Otherwise upserts at the same place came later: before
+/// them was nothing to delete.
 fn without_told(woven: DataFrame, events: &Events<'_>) -> Result<DataFrame> {
     let place = events.plan.sequence_columns().into_iter().chain([columns::BATCH_ID.to_owned()]).map(ident);
     let place: Vec<Expr> = events.keys().into_iter().chain(place).collect();
-    let is_known = ident(ORIGIN).eq(lit(ROW)).or(ident(ORIGIN).eq(lit(REMEMBERED)));
-    let upserts = counted(ident(DELETE).is_false().and(is_known), &place, &[], WindowFrame::new(None), UPSERTS_HERE)?;
-    let is_remembered = ident(ORIGIN).eq(lit(TRUNCATE)).and(ident(columns::ROW_NUMBER).eq(lit(OF_TRUNCATE)));
-    Ok(woven.window(vec![upserts])?.filter(is_remembered.and(ident(UPSERTS_HERE).gt(lit(0_i64))).is_not_true())?)
+    let is_truncate = || ident(ORIGIN).eq(lit(TRUNCATE));
+    let is_mark = is_truncate().and(ident(columns::ROW_NUMBER).eq(lit(OF_MARK)));
+    let tells = is_mark.or(ident(ORIGIN).eq(lit(REMEMBERED)).and(ident(DELETE)));
+    let told = counted(tells, &place, &[], WindowFrame::new(None), TOLD_HERE)?;
+    let is_remembered = is_truncate().and(ident(columns::ROW_NUMBER).eq(lit(OF_TRUNCATE)));
+    Ok(woven.window(vec![told])?.filter(is_remembered.and(ident(TOLD_HERE).gt(lit(0_i64))).is_not_true())?)
 }
 
 /// Puts truncates among changes.
@@ -213,9 +220,8 @@ impl Weaver {
             let place = place(&at, self.truncated.keeps_versions);
             if origins[row] == ROW && self.truncated.remembered.contains(&place) {
                 origins[row] = TRUNCATE;
-                // It came after all that is known at its place.
                 if !self.truncated.keeps_versions {
-                    numbers[row] = i64::MAX;
+                    numbers[row] = OF_MARK;
                 }
             } else {
                 coincides[row] = self.truncated.places.contains(&place);

@@ -3,7 +3,7 @@
 use lake::report::{EXIT_DONE, EXIT_FAILED, error_text};
 use lake::run::RunContext;
 use lake::tags::set_tag;
-use lake::{Error, Lake};
+use lake::{Error, Lake, Retry};
 use serde_json::{Value, json};
 
 use super::{at_version, one_name};
@@ -60,11 +60,16 @@ pub(super) async fn tag(lake: &Lake, args: &Tag, printer: &Printer) -> Result<u8
         set_tag(&mut held, &args.name, Some(version), &context.run).await
     });
     let is_changed = done.await?.is_some();
-    // A vacuum that saw no name may have been at work meanwhile; one that begins now sees it.
-    if let Err(error) = at_version(lake, &lake.existing(&table).await?, version).await {
+    // A vacuum that looked before there was a name may have removed files meanwhile.
+    if is_changed && let Err(error) = at_version(lake, &lake.existing(&table).await?, version).await {
+        if error.retry() != Retry::Never {
+            return Err(error
+                .context(format!("version {version} of {table} is `{}`; looking at its files", args.name))
+                .into());
+        }
         let taken_back = async || set_tag(&mut lake.existing(&table).await?, &args.name, None, &context.run).await;
         lake::commit::redoing(lake.clock(), taken_back).await?;
-        return Err(error.into());
+        return Err(error.context(format!("the name `{}` was taken back", args.name)).into());
     }
     let told = json!({"table": table.to_string(), "tag": args.name, "version": version, "changed": is_changed});
     let text = format!("version {version} of {table} is `{}`", args.name);

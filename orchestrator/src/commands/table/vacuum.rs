@@ -113,13 +113,13 @@ async fn free(lake: &Lake, name: &TableName, args: &Args) -> Result<Option<Free>
             retain
         }
     };
-    let files = leftovers(lake, &table, retain).await?;
+    let mut files = leftovers(lake, &table, retain).await?;
     if !args.dry_run {
         if args.force {
             // A run may have begun while the files were looked for.
             alone(lake).await?;
         }
-        remove(lake, &table, &files).await?;
+        files = remove(lake, &table, &files).await?;
     }
     Ok(Some(Free { table: name.clone(), files }))
 }
