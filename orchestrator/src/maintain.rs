@@ -198,10 +198,10 @@ async fn once(lake: &Lake, due: &Due, context: &RunContext, done: &mut Vec<Strin
         done.push(format!("{} files became {}", thousands(figures.files_removed), thousands(figures.files_added)));
     }
     let table = lake.existing(&due.name).await?;
-    if let Some(log) = &due.log {
-        if clean(lake, &table, log).await? {
-            done.push(format!("{} of the log removed", counted(log.expired.len(), "file")));
-        }
+    if let Some(log) = &due.log
+        && clean(lake, &table, log).await?
+    {
+        done.push(format!("{} of the log removed", counted(log.expired.len(), "file")));
     }
     if !due.leftovers.is_empty() {
         let gone = remove(lake, &table, &due.leftovers).await?;

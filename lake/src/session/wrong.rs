@@ -21,9 +21,26 @@ pub fn query_error(error: DataFusionError) -> Error {
                 None => error.with_source(source),
             }
         }
-        (None, error) if error.kind() == ErrorKind::Query => error,
-        (None, error) => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
+        (None, error) => match mistyped(&error) {
+            Some(name) => {
+                let message = format!("`{name}` does not take values of the type that it is given");
+                let hint = "cast texts first, `CAST(x AS DECIMAL(18, 2))`, or declare their type where they are made";
+                Error::new(ErrorKind::Query, message).hint(hint)
+            }
+            None if error.kind() == ErrorKind::Query => error,
+            None => Error::new(ErrorKind::Query, error.to_string()).with_source(error),
+        },
     }
+}
+
+/// The function that was given values of a type that it does not take.
+fn mistyped(error: &Error) -> Option<String> {
+    let told = std::iter::once(error.to_string()).chain(error.causes());
+    let of = |text: String| {
+        let (before, _) = text.split_once("' failed to match any signature")?;
+        before.rsplit_once("Function '").map(|(_, name)| name.to_owned())
+    };
+    told.filter_map(of).next()
 }
 
 fn of_schema(wrong: &SchemaError, line: Option<u64>) -> (String, Option<String>) {

@@ -119,6 +119,11 @@ impl Health {
         self.runs(false);
     }
 
+    /// How many runs are over, whatever specs they were of.
+    pub(crate) fn run_count(&self) -> u64 {
+        self.state().runs
+    }
+
     /// The spec has changed and cannot be used.
     pub(crate) fn spec_is_refused(&self) {
         self.state().is_refused = true;

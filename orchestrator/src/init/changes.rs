@@ -221,10 +221,15 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
             }
         }
     }
-    if let Some(column) = unique.first().filter(|_| rows > 1) {
+    // A name that is plainly that of a key is one, whatever a few records say: two changes of one moment, a bad value.
+    if let Some(column) = best(&named).filter(|column| score(column) > 1) {
+        return told(&[&column], "by its name alone: check it".to_owned());
+    }
+    if let Some(column) = unique.iter().find(|column| rows > 1 && !is_measure(column)) {
         return told(&[column], format!("unique in {shown}"));
     }
-    let free: Vec<&Column> = usable.iter().copied().filter(|column| Some(column.name.as_str()) != sequence).collect();
+    let is_free = |column: &&Column| Some(column.name.as_str()) != sequence && !is_measure(column);
+    let free: Vec<&Column> = usable.iter().copied().filter(is_free).collect();
     if let Some(column) = free.iter().find(|column| told_by_order(&[column])) {
         return told(&[column], format!("with the sequence unique in {shown}"));
     }
@@ -238,6 +243,13 @@ pub(super) fn keys(table: &str, records: &Records, columns: &[(&Column, &Typed)]
         (None, Some(column)) => told(&[column], "the first column, for want of a better one: check it".to_owned()),
         (None, None) => Keys { names: Vec::new(), reason: String::new() },
     }
+}
+
+/// True for texts of which most are numbers with a fraction: an amount with a bad value in between.
+fn is_measure(column: &Column) -> bool {
+    let is_fraction =
+        |value: &&str| value.contains(['.', ',']) && value.replace(',', ".").parse::<f64>().is_ok_and(f64::is_finite);
+    column.present().filter(is_fraction).count() * 2 > column.present().count()
 }
 
 /// How much a name looks like that of a key.
@@ -384,5 +396,16 @@ mod tests {
         assert_eq!(told(["I", "U", "D"]).as_deref(), Some("op: {column: flag, insert: [I], update: [U], delete: [D]}"));
         assert_eq!(told(["A", "R", "A"]), None, "active and retired, say");
         assert_eq!(told(["Y", "N", "Y"]), None);
+    }
+
+    #[test]
+    fn a_measure_with_a_bad_value_is_no_key() {
+        let rows = [
+            r#"{"op":"I","order_id":"A-1","amount":"10.00","updated_at":"2024-12-30"}"#,
+            r#"{"op":"I","order_id":"A-2","amount":"n/a","updated_at":"2024-12-30"}"#,
+            r#"{"op":"U","order_id":"A-1","amount":"11.00","updated_at":"2024-12-31"}"#,
+            r#"{"op":"U","order_id":"A-1","amount":"12.00","updated_at":"2024-12-31"}"#,
+        ];
+        assert_eq!(guess("orders", &records(&[&rows])).0, ["order_id"]);
     }
 }

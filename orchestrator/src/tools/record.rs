@@ -229,6 +229,9 @@ impl Recorded {
                 details[key].as_u64().filter(|bytes| *bytes > 0).map(|bytes| format!("{} {what}", size(bytes))),
             );
         }
+        if parts.is_empty() {
+            parts.push("nothing was committed".to_owned());
+        }
         let mut lines = wrapped("", 4, &format!("{task}{at}: {}", parts.join("; "))) + "\n";
         let files = self.files.get(task).map(Vec::as_slice).unwrap_or_default();
         for file in files.iter().take(FILES_MAX) {
