@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::NullState;
 
-use super::sum::{Wide, each_alone};
+use super::sum::{Distinct, Wide, each_alone};
 
 /// The function, under the name that replaces DataFusion's.
 pub(super) fn function() -> Arc<AggregateUDF> {
@@ -86,8 +86,8 @@ impl AggregateUDFImpl for ExactAvg {
             return Ok(Box::new(Average::default()));
         }
         let return_field = Arc::clone(&args.expr_fields[0]);
-        let values = self.distinct.accumulator(AccumulatorArgs { return_field, ..args })?;
-        Ok(Box::new(Distinct { values }))
+        let inner = self.distinct.accumulator(AccumulatorArgs { return_field, ..args })?;
+        Ok(Box::new(Distinct { inner, total: Average::default() }))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -252,40 +252,6 @@ impl Accumulator for Average {
 
     fn size(&self) -> usize {
         size_of_val(self)
-    }
-}
-
-/// An average of distinct values: DataFusion keeps the values.
-#[derive(Debug)]
-struct Distinct {
-    values: Box<dyn Accumulator>,
-}
-
-impl Accumulator for Distinct {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.values.merge_batch(states)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mut average = Average::default();
-        for state in self.values.state()? {
-            if let ScalarValue::List(values) = state {
-                average.update_batch(&[values.value(0)])?;
-            }
-        }
-        average.evaluate()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.values.state()
-    }
-
-    fn size(&self) -> usize {
-        self.values.size()
     }
 }
 

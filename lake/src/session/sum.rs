@@ -372,14 +372,14 @@ impl<W: Wide> Accumulator for Total<W> {
     }
 }
 
-/// A sum of distinct values: DataFusion keeps the values, we add them up.
+/// A sum or an average of distinct values: DataFusion keeps the values, `total` adds them up.
 #[derive(Debug)]
-struct Distinct {
-    inner: Box<dyn Accumulator>,
-    total: Total<Decimal256Type>,
+pub(super) struct Distinct<T> {
+    pub(super) inner: Box<dyn Accumulator>,
+    pub(super) total: T,
 }
 
-impl Accumulator for Distinct {
+impl<T: Accumulator> Accumulator for Distinct<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.inner.update_batch(values)
     }
