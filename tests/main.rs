@@ -33,6 +33,7 @@ mod layers;
 mod layout;
 mod logs;
 mod models;
+mod openings;
 mod optimize;
 mod paths;
 mod processes;

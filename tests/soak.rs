@@ -30,7 +30,7 @@ gold:
   by_name: {query: 'SELECT name, count(*) AS n, sum(amount) AS amount FROM silver.now GROUP BY name'}
   daily: {snapshot_of: silver.now, strategy: full, retention: 3 days}
 ";
-const TABLE: &str = "source: feed, op: {column: op, insert: [I], update: [U], delete: [D]}, keys: [id], sequence_by: [seq], columns: {id: bigint, seq: bigint, name: string, amount: bigint}, properties: {delta.checkpointInterval: '10', delta.logRetentionDuration: interval 7 days}";
+const TABLE: &str = "source: feed, op: {column: op, insert: [I], update: [U], delete: [D]}, keys: [id], sequence_by: [seq], columns: {id: bigint, seq: bigint, name: string, amount: bigint}, properties: {delta.logRetentionDuration: interval 7 days}";
 const QUERIES: [&str; 3] = [
     "SELECT id, seq, name, amount FROM silver.now ORDER BY id",
     "SELECT id, seq, name, amount, \"__START_AT\", \"__END_AT\" FROM silver.past ORDER BY id, seq",
@@ -107,13 +107,7 @@ fn a_pipeline_that_runs_for_long_stays_within_bounds() {
         date(&project.path().join("lakehouse"), started, at);
         if run == 0 {
             for table in ["bronze.feed", "gold.by_name", "gold.daily"] {
-                let args = [
-                    "table",
-                    "set",
-                    table,
-                    "delta.checkpointInterval=10",
-                    "delta.logRetentionDuration=interval 7 days",
-                ];
+                let args = ["table", "set", table, "delta.logRetentionDuration=interval 7 days"];
                 program::run_at("orchestrator", project.path(), &args, &text).expect(0);
             }
         }

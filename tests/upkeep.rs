@@ -380,3 +380,35 @@ fn runs_look_after_tables_in_the_window_and_as_each_table_says() {
     assert_eq!((live("bronze.orders_cdc"), live("silver.orders")), (5, 1));
     assert_eq!(project.count("silver.orders"), 5);
 }
+
+#[test]
+fn folders_are_looked_at_once_a_day_and_once_a_window() {
+    let windowed = format!("{SPEC}maintenance: {{window: '01:00-05:00'}}\n");
+    for (spec, looks) in [
+        (
+            format!("{SPEC}maintenance: {{}}\n"),
+            ["2031-07-01T23:59:00Z", "2031-07-02T00:01:00Z", "2031-07-02T23:00:00Z"],
+        ),
+        (windowed, ["2031-07-02T00:59:00Z", "2031-07-02T01:01:00Z", "2031-07-02T04:00:00Z"]),
+    ] {
+        let project = Project::new(&spec);
+        project.land("1.csv", b"id,status,ts\n1,new,2024-05-01T10:00:00Z\n", None);
+        let table = project.path().join("lakehouse/silver/orders");
+        let run = |at: &str| program::run_at("orchestrator", project.path(), &["run"], at).expect(0);
+        let leave = |name: &str| {
+            std::fs::write(table.join(name), b"of a run that was killed").expect("a file");
+            age(&table.join(name), 30);
+        };
+        let there = |name: &str| table.join(name).exists();
+        run("2031-07-01T10:00:00Z");
+        leave("part-1.parquet");
+        run(looks[0]);
+        assert!(there("part-1.parquet"), "not yet: {spec}");
+        run(looks[1]);
+        assert!(!there("part-1.parquet"), "now: {spec}");
+        leave("part-2.parquet");
+        run(looks[2]);
+        assert!(there("part-2.parquet"), "once: {spec}");
+        assert_eq!(project.count("silver.orders"), 1);
+    }
+}

@@ -14,12 +14,8 @@ use deltalake::kernel::{Action, DeletionVectorDescriptor};
 
 use crate::error::{Context, Error, Result};
 use crate::fault;
+use crate::log;
 use crate::vectors;
-
-/// Digits of a version in the name of a log entry.
-const DIGITS: usize = 20;
-/// What names the newest checkpoint.
-const LAST_CHECKPOINT: &str = "_last_checkpoint";
 
 /// Syncs the files that a commit to the table in `folder` brings.
 ///
@@ -42,10 +38,9 @@ pub(crate) async fn paths(folder: &Path, paths: BTreeSet<PathBuf>) -> Result<()>
 /// # Errors
 /// As [`files_of`].
 pub(crate) async fn entry(folder: &Path, version: u64) -> Result<()> {
-    let log = PathBuf::from("_delta_log");
-    let mut paths = BTreeSet::from([log.join(format!("{version:0DIGITS$}.json"))]);
-    if folder.join(checkpoint_of(version)).exists() {
-        paths.extend([checkpoint_of(version), log.join(LAST_CHECKPOINT)]);
+    let mut paths = BTreeSet::from([PathBuf::from(log::entry(version))]);
+    if folder.join(log::checkpoint_of(version)).exists() {
+        paths.extend(checkpoint_files(version));
     }
     sync(folder.to_owned(), paths).await?;
     fault::cross("log_synced")
@@ -56,12 +51,12 @@ pub(crate) async fn entry(folder: &Path, version: u64) -> Result<()> {
 /// # Errors
 /// As [`files_of`].
 pub(crate) async fn checkpoint(folder: &Path, version: u64) -> Result<()> {
-    let last = PathBuf::from("_delta_log").join(LAST_CHECKPOINT);
-    sync(folder.to_owned(), BTreeSet::from([checkpoint_of(version), last])).await
+    sync(folder.to_owned(), checkpoint_files(version).into()).await
 }
 
-fn checkpoint_of(version: u64) -> PathBuf {
-    PathBuf::from(format!("_delta_log/{version:0DIGITS$}.checkpoint.parquet"))
+/// The checkpoint of a version and what names it.
+fn checkpoint_files(version: u64) -> [PathBuf; 2] {
+    [log::checkpoint_of(version).into(), log::last_checkpoint().into()]
 }
 
 /// The files that actions bring, below the table's folder. Of a file whose vector is new only the vector may be.

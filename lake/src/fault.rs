@@ -44,7 +44,7 @@ pub const POINTS: &[&str] = &[
 ];
 
 /// Points of upkeep.
-pub const UPKEEP_POINTS: &[&str] = &["optimize_committed", "leftovers_found"];
+pub const UPKEEP_POINTS: &[&str] = &["optimize_committed", "leftovers_found", "round_committed"];
 
 /// Points of what people do to tables by hand.
 pub const HAND_POINTS: &[&str] = &["restore_committed", "delete_committed", "settings_committed", "swap_committed"];

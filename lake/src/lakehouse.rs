@@ -17,6 +17,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::lease;
 use crate::location::Root;
 use crate::names::{Layer, TableName};
+use crate::opened::Opened;
 use crate::run::Meter;
 use crate::session::{Engine, Session, Texts};
 use crate::table::{Definition, Table};
@@ -33,6 +34,7 @@ struct Inner {
     /// One for all sessions; without it each has its own.
     pool: Option<Arc<dyn MemoryPool>>,
     written: Meter,
+    opened: Arc<Opened>,
     aside: Option<Aside>,
     /// The one table that there is, of one that is opened by its path.
     alone: Option<TableName>,
@@ -45,19 +47,27 @@ struct Aside {
     layers: Vec<Layer>,
 }
 
+impl Inner {
+    fn new(root: Root, clock: Clock, engine: Engine) -> Self {
+        let (written, opened) = (Meter::default(), Arc::default());
+        Self { root, clock, engine, pool: None, written, opened, aside: None, alone: None }
+    }
+}
+
 impl Lake {
     /// The lake below `root`.
     pub fn new(root: Root, clock: Clock, engine: Engine) -> Self {
-        Self(Arc::new(Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None, alone: None }))
+        Self(Arc::new(Inner::new(root, clock, engine)))
     }
 
     /// This lake for one of several tasks that work side by side, with memory and threads of its own: all its sessions
     /// share one pool of that memory. What it writes is counted anew.
     #[must_use]
     pub fn for_task(&self, engine: Engine) -> Self {
-        let Inner { root, clock, aside, alone, .. } = &*self.0;
-        let (root, clock, aside, alone) = (root.clone(), clock.clone(), aside.clone(), alone.clone());
-        Self(Arc::new(Inner { root, clock, pool: engine.pool(), engine, written: Meter::default(), aside, alone }))
+        let Inner { root, clock, aside, alone, opened, .. } = &*self.0;
+        let (aside, alone, opened) = (aside.clone(), alone.clone(), Arc::clone(opened));
+        let pool = engine.pool();
+        Self(Arc::new(Inner { pool, opened, aside, alone, ..Inner::new(root.clone(), clock.clone(), engine) }))
     }
 
     /// Counts the bytes of data files that were committed to tables of this lake.
@@ -75,12 +85,9 @@ impl Lake {
             tempfile::Builder::new().prefix("lake-aside-").tempdir().context(|| "making a temporary folder")?;
         let root = Root::open(&folder.path().display().to_string(), Path::new("/"))?;
         let Inner { root: own, clock, engine, pool, .. } = &*self.0;
-        let (own, clock, engine, pool) = (own.clone(), clock.clone(), engine.clone(), pool.clone());
-        let aside = Some(Aside { root, layers });
-        Ok((
-            Self(Arc::new(Inner { root: own, clock, engine, pool, written: Meter::default(), aside, alone: None })),
-            folder,
-        ))
+        let (aside, pool) = (Some(Aside { root, layers }), pool.clone());
+        let inner = Inner { pool, aside, ..Inner::new(own.clone(), clock.clone(), engine.clone()) };
+        Ok((Self(Arc::new(inner)), folder))
     }
 
     /// Copies the files of a table, as they are, into `other`, where it has the name `as_name`.
@@ -202,8 +209,7 @@ impl Lake {
         }
         let root = Root::open_existing(if parent.is_empty() { "/" } else { parent }, base)?;
         let name = TableName::new(Layer::Delta, name);
-        let alone = Some(name.clone());
-        let inner = Inner { root, clock, engine, pool: None, written: Meter::default(), aside: None, alone };
+        let inner = Inner { alone: Some(name.clone()), ..Inner::new(root, clock, engine) };
         Ok((Self(Arc::new(inner)), name))
     }
 
@@ -249,13 +255,8 @@ impl Lake {
     /// # Errors
     /// [`ErrorKind::Store`] or [`ErrorKind::Table`] when the log cannot be read.
     pub async fn table(&self, name: &TableName) -> Result<Option<Table>> {
-        let mut delta = self.unloaded(name)?;
-        let exists = delta.verify_deltatable_existence().await.context(|| format!("looking for table {name}"))?;
-        if !exists {
-            return Ok(None);
-        }
-        delta.load().await.context(|| format!("opening table {name}"))?;
-        self.loaded(name, delta).map(Some)
+        let newest = self.0.opened.newest(name, self.unloaded(name)?).await?;
+        newest.map(|delta| self.loaded(name, delta)).transpose()
     }
 
     /// The newest version of a table that must exist.

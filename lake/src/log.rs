@@ -25,8 +25,27 @@ use crate::tags;
 const RETENTION_LEAST: Duration = Duration::from_hours(24 * 7);
 /// The property of a table that says how long.
 const RETENTION: &str = "delta.logRetentionDuration";
+/// The folder of the log, below that of the table.
+const FOLDER: &str = "_delta_log";
+/// What names the newest checkpoint, in the folder of the log.
+const LAST_CHECKPOINT: &str = "_last_checkpoint";
 /// Digits of a version in the name of a file.
 const DIGITS: usize = 20;
+
+/// The entry of a version, below the folder of its table.
+pub(crate) fn entry(version: u64) -> String {
+    format!("{FOLDER}/{version:0DIGITS$}.json")
+}
+
+/// The checkpoint of a version, below the folder of its table.
+pub(crate) fn checkpoint_of(version: u64) -> String {
+    format!("{FOLDER}/{version:0DIGITS$}.checkpoint.parquet")
+}
+
+/// What names the newest checkpoint, below the folder of its table.
+pub(crate) fn last_checkpoint() -> String {
+    format!("{FOLDER}/{LAST_CHECKPOINT}")
+}
 
 /// The files of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,7 +90,7 @@ pub async fn look(lake: &Lake, table: &Table) -> Result<LogFiles> {
     let is_own = !matches!(table.name().layer, Layer::Bronze | Layer::Silver | Layer::Gold | Layer::Delta);
     let is_asked = table.property(RETENTION)?.is_some();
     let retention = if is_own && !is_asked { RETENTION_LEAST } else { asked.max(RETENTION_LEAST) };
-    let folder = Path::from("_delta_log");
+    let folder = Path::from(FOLDER);
     let store = table.delta().object_store();
     let listed = store.list(Some(&folder)).try_collect::<Vec<_>>().await;
     let listed = listed.context(|| format!("listing the log of {}", table.name()))?;
@@ -105,8 +124,8 @@ pub struct Newest {
 /// [`ErrorKind::Store`](crate::ErrorKind::Store) when the folder cannot be listed.
 pub async fn newest_version(store: &dyn ObjectStore, folder: &str, known: Option<Newest>) -> Result<Option<Newest>> {
     let log = match folder {
-        "" => Path::from("_delta_log"),
-        folder => Path::from(format!("{folder}/_delta_log")),
+        "" => Path::from(FOLDER),
+        folder => Path::from(format!("{folder}/{FOLDER}")),
     };
     if let Some(known) = known {
         // Sorts right before all files of the version.

@@ -72,6 +72,30 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         .with_enforce_retention_duration(false)
         .with_dry_run(true);
     let (_, free) = plan.await.context(|| format!("looking for files that {} does not need", table.name()))?;
+    // A file that went earlier is still named by the log for a while.
+    let free: Vec<String> = free.files_deleted.into_iter().filter(|path| listed.contains_key(path)).collect();
+    let mut leftovers = if free.is_empty() { Vec::new() } else { judged(lake, table, retain, &listed, free).await? };
+    if let Some(folder) = lake.root().local_path() {
+        let folder = folder.join(table.name().folder());
+        let now = Duration::from_micros(u64::try_from(lake.clock().now_micros()).unwrap_or(0));
+        let before = SystemTime::UNIX_EPOCH + now.saturating_sub(retain.max(UNCOMMITTED_LEAST));
+        let found = tokio::task::spawn_blocking(move || unfinished(&folder, before)).await;
+        leftovers.extend(found.map_err(|error| Error::internal("a listing ended early").with_source(error))??);
+    }
+    leftovers.sort();
+    leftovers.dedup();
+    Ok(leftovers)
+}
+
+/// Those of the files that the library takes for free which the log and the names of versions let go. All of the log within
+/// `retain` is read.
+async fn judged(
+    lake: &Lake,
+    table: &Table,
+    retain: Duration,
+    listed: &HashMap<String, ObjectMeta>,
+    free: Vec<String>,
+) -> Result<Vec<Leftover>> {
     let now = lake.clock().now();
     let since = chrono::Duration::from_std(retain).ok().and_then(|retain| now.checked_sub_signed(retain));
     let (mut kept, reaches) = match named_since(table, since.unwrap_or(DateTime::<Utc>::MIN_UTC)).await? {
@@ -85,23 +109,12 @@ pub async fn leftovers(lake: &Lake, table: &Table, retain: Duration) -> Result<V
         let is_young = |(path, file): &(&String, &ObjectMeta)| file.last_modified > oldest && !named.contains(*path);
         kept.extend(listed.iter().filter(is_young).map(|(path, _)| path.clone()));
     }
-    // A file that went earlier is still named by the log for a while.
-    let free = free.files_deleted.into_iter().filter(|path| reaches && !kept.contains(path));
+    let free = free.into_iter().filter(|path| reaches && !kept.contains(path));
     let there = free.filter_map(|path| {
         let bytes = listed.get(&path)?.size;
         Some(Leftover { path, bytes, unfinished: false })
     });
-    let mut leftovers: Vec<Leftover> = there.collect();
-    if let Some(folder) = lake.root().local_path() {
-        let folder = folder.join(table.name().folder());
-        let now = Duration::from_micros(u64::try_from(lake.clock().now_micros()).unwrap_or(0));
-        let before = SystemTime::UNIX_EPOCH + now.saturating_sub(retain.max(UNCOMMITTED_LEAST));
-        let found = tokio::task::spawn_blocking(move || unfinished(&folder, before)).await;
-        leftovers.extend(found.map_err(|error| Error::internal("a listing ended early").with_source(error))??);
-    }
-    leftovers.sort();
-    leftovers.dedup();
-    Ok(leftovers)
+    Ok(there.collect())
 }
 
 impl deltalake::operations::vacuum::Clock for Clock {

@@ -1,18 +1,20 @@
 //! Upkeep when it is due: which tables would gain from what, and doing it, as long as the budget lasts.
 //!
-//! What is due follows from the tables as they are, not from when something was done last; so nothing is remembered, and
-//! upkeep that was cut short goes on the next time. All of it may happen beside writers. Small files and deleted rows are
-//! looked for after each run, in the tables that it has changed; folders and logs, which must be listed, now and then.
+//! What is due follows from the tables as they are, not from when something was done last, so upkeep that was cut short goes
+//! on the next time. All of it may happen beside writers. Small files and deleted rows are
+//! looked for after each run, in the tables that it has changed; folders and logs, which must be listed, once a day or once a
+//! window.
 
 use std::collections::BTreeSet;
 
+use chrono::NaiveTime;
 use lake::log::{LogFiles, clean, look};
 use lake::optimize::{Figures, Optimize};
 use lake::report::{counted, size, thousands};
 use lake::run::RunContext;
 use lake::spec::{Duration, Maintenance};
 use lake::vacuum::{Leftover, leftovers, remove, retention};
-use lake::{Error, Lake, Layer, Result, Table, TableName};
+use lake::{Error, Lake, Layer, Result, Table, TableName, rounds};
 use serde_json::{Value, json};
 
 use crate::spec::Project;
@@ -21,8 +23,8 @@ use crate::spec::Project;
 const MAINTAINED: &str = "maintenance";
 /// Files that went from a table may be those of a reader or writer that is so old.
 const RETAIN_LEAST: Duration = Duration::from_days(7);
-/// Versions of the event log between two looks at all tables.
-const ROUND_EVERY: u64 = 32;
+/// Versions of the event log between two looks at the tables that the program keeps for itself.
+const OWN_EVERY: u64 = 32;
 
 /// What a table would gain from.
 #[derive(Debug)]
@@ -224,27 +226,45 @@ pub(crate) async fn after_run(project: &Project, lake: &Lake, changed: &BTreeSet
     record(&maintain(project, lake, &tables, Depth::Log, false, context).await, context);
 }
 
-/// The same for folders and logs as well, and for the tables that the program keeps for itself; one run in so many does
-/// it, whichever has brought the event log past the next of its versions that [`ROUND_EVERY`] divides. So it needs
-/// nobody who remembers when it was done last, and what a run costs does not grow. True when something was recorded.
-pub(crate) async fn round(project: &Project, lake: &Lake, context: &RunContext) -> bool {
-    if context.stop.is_raised() || !context.events.passed(ROUND_EVERY) {
-        return false;
+/// Looks after all tables, also those that the program keeps for itself, now and then. True when something was recorded.
+///
+/// Folders and logs must be listed, so that is done by the first run of each day, and where upkeep has a window by the first
+/// run in it. What was left, because the budget was over or the run was stopped, is done by the next run. Each run adds
+/// small files to the tables of the program, so one in so many looks at their newest versions, whichever has brought the
+/// event log past the next of its versions that [`OWN_EVERY`] divides.
+pub(crate) async fn now_and_then(project: &Project, lake: &Lake, context: &RunContext) -> bool {
+    let mut told = Vec::new();
+    if !context.stop.is_raised()
+        && let Err(error) = round(project, lake, context, &mut told).await
+    {
+        tracing::warn!(%error, "not all tables were looked after");
     }
-    let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
-    let is_open = window.is_none_or(|window| window.is_open(lake.clock().now(), project.header.timezone));
-    let tables = match lake.tables().await {
-        Ok(tables) => tables,
-        Err(error) => {
-            tracing::warn!(%error, "the tables were not looked after");
-            return false;
-        }
-    };
-    let is_due = |name: &TableName| is_looked_after(project, name) && (is_open || is_own(name));
-    let tables: Vec<TableName> = tables.into_iter().filter(is_due).collect();
-    let told = maintain(project, lake, &tables, Depth::Folder, false, context).await;
     record(&told, context);
     told.iter().any(Maintained::is_recorded)
+}
+
+async fn round(project: &Project, lake: &Lake, context: &RunContext, told: &mut Vec<Maintained>) -> Result<()> {
+    let now = lake.clock().now();
+    let day = now.date_naive().and_time(NaiveTime::MIN).and_utc();
+    let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
+    let opened = window.map_or(Some(day), |window| window.opened(now, project.header.timezone));
+    let tables = lake.tables().await?;
+    let (own, others): (Vec<TableName>, Vec<TableName>) = tables.into_iter().partition(is_own);
+    let others = others.into_iter().filter(|name| is_looked_after(project, name)).collect();
+    for (kind, begin, tables) in [("own", Some(day), &own), ("tables", opened, &others)] {
+        let Some(begin) = begin else { continue };
+        if rounds::is_due(lake, kind, begin).await? {
+            let looked = maintain(project, lake, tables, Depth::Folder, false, context).await;
+            let is_done = !context.stop.is_raised() && looked.iter().all(|one| !one.is_left);
+            told.extend(looked);
+            if is_done {
+                rounds::done(lake, kind, begin, &context.run).await?;
+            }
+        } else if kind == "own" && context.events.passed(OWN_EVERY) {
+            told.extend(maintain(project, lake, tables, Depth::Log, false, context).await);
+        }
+    }
+    Ok(())
 }
 
 /// Records what was done, and what failed.

@@ -15,13 +15,20 @@ use crate::fault;
 use crate::names::TableName;
 use crate::table::{Definition, Table, delta_schema};
 
+/// The property that says after how many versions a checkpoint is written, and what new tables get when nothing else is
+/// asked for: what Spark uses. Every opening reads the entries since the last one, several times over; the library would
+/// write one in a hundred.
+const CHECKPOINTS: (&str, &str) = ("delta.checkpointInterval", "10");
+
 /// Writes version 0 of a table.
 ///
 /// # Errors
 /// Any error, also when another writer made the table first: the caller looks for it afterwards.
 pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Definition, clock: &Clock) -> Result<()> {
     let columns: Vec<_> = delta_schema(&definition.schema)?.fields().cloned().collect();
-    let properties = definition.properties.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
+    let is_asked = definition.properties.iter().any(|(key, _)| key == CHECKPOINTS.0);
+    let own = Some(CHECKPOINTS).filter(|_| !is_asked).map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let properties = definition.properties.iter().cloned().chain(own).map(|(key, value)| (key, Some(value)));
     let mut create = delta
         .create()
         .with_table_name(name.to_string())

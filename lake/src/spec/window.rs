@@ -42,17 +42,32 @@ struct CronEntry {
 impl Window {
     /// True at a moment that is in the window; its times are those of `zone` unless it names one.
     pub fn is_open(&self, at: DateTime<Utc>, zone: Tz) -> bool {
+        self.opened(at, zone).is_some()
+    }
+
+    /// Since when it is open, at a moment that is in the window.
+    pub fn opened(&self, at: DateTime<Utc>, zone: Tz) -> Option<DateTime<Utc>> {
         let zone = self.zone.unwrap_or(zone);
         match &self.times {
             Times::Daily { from, upto } => {
-                let time = at.with_timezone(&zone).time();
+                let local = at.with_timezone(&zone);
+                let (day, time) = (local.date_naive(), local.time());
                 let is_after_begin = *from <= time;
-                if from < upto { is_after_begin && time < *upto } else { is_after_begin || time < *upto }
+                let is_before_end = time < *upto;
+                let begin = match from < upto {
+                    true => (is_after_begin && is_before_end).then_some(day),
+                    false if is_after_begin => Some(day),
+                    false => day.pred_opt().filter(|_| is_before_end),
+                };
+                // A clock that is put forward over the begin: it is open from the end of the gap on.
+                let begin = begin?.and_time(*from);
+                let begin = begin.and_local_timezone(zone).earliest().map(|begin| begin.with_timezone(&Utc));
+                Some(begin.map_or(at, |begin| begin.min(at)))
             }
             Times::Cron { pattern, duration } => {
-                let begin = Schedule::new(pattern, zone).ok().and_then(|schedule| schedule.last(at));
+                let begin = Schedule::new(pattern, zone).ok().and_then(|schedule| schedule.last(at))?;
                 let duration = TimeDelta::from_std(duration.as_std()).unwrap_or(TimeDelta::MAX);
-                begin.is_some_and(|begin| at - begin < duration)
+                (at - begin < duration).then_some(begin)
             }
         }
     }
@@ -190,6 +205,25 @@ mod tests {
         assert!(wrong(r#"{"cron": "0 22 * *", "duration": "4h"}"#).contains("is no cron pattern"));
         assert!(wrong(r#"{"cron": "0 22 * * *", "duration": "0s"}"#).contains("needs some time"));
         assert!(wrong(r#"{"cron": "0 22 * * *"}"#).contains("duration") && wrong("7").contains("a window such as"));
+    }
+
+    #[test]
+    fn a_window_tells_since_when_it_is_open() {
+        let at = |text: &str| text.parse::<DateTime<Utc>>().expect("a time");
+        let since = |text: &str, moment: &str| text.parse::<Window>().expect("a window").opened(at(moment), Tz::UTC);
+        assert_eq!(since("01:00-05:00", "2024-07-01T04:59:00Z"), Some(at("2024-07-01T01:00:00Z")));
+        assert_eq!(since("01:00-05:00", "2024-07-01T05:00:00Z"), None);
+        for moment in ["2024-06-30T23:00:00Z", "2024-07-01T04:00:00Z"] {
+            assert_eq!(since("22:00-05:00", moment), Some(at("2024-06-30T22:00:00Z")), "{moment}");
+        }
+        assert_eq!(since("22:00-05:00", "2024-07-01T22:00:00Z"), Some(at("2024-07-01T22:00:00Z")));
+        let lisbon = "02:00-06:00 Europe/Lisbon";
+        assert_eq!(since(lisbon, "2024-07-01T03:00:00Z"), Some(at("2024-07-01T01:00:00Z")));
+        // There was no half past one that night.
+        let gap = "2024-03-31T01:15:00Z";
+        assert_eq!(since("01:30-03:00 Europe/Lisbon", gap), Some(at(gap)));
+        let window: Window = serde_json::from_str(r#"{"cron": "0 22 * * SAT", "duration": "4h"}"#).expect("a window");
+        assert_eq!(window.opened(at("2024-07-07T01:59:59Z"), Tz::UTC), Some(at("2024-07-06T22:00:00Z")));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::Instrument;
 
-use crate::maintain::{after_run, round};
+use crate::maintain::{after_run, now_and_then};
 use crate::spec::Project;
 pub(crate) use dispatcher::Observer;
 use dispatcher::dispatch;
@@ -264,7 +264,7 @@ impl Begun<'_> {
         record::run_ended(&self.context.events, &summary);
         let mut recorded = self.context.events.flush(&self.place.lake).await;
         if let Some(mut stop) = turn.filter(|_| recorded.is_ok())
-            && self.hearing(&mut stop, round(self.project, &self.place.lake, &self.context)).await
+            && self.hearing(&mut stop, now_and_then(self.project, &self.place.lake, &self.context)).await
         {
             recorded = self.context.events.flush(&self.place.lake).await;
         }
