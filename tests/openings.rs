@@ -24,7 +24,7 @@ async fn bring_to(lake: &Lake, version: u64) {
     while table.version() < version {
         let next = vec![("count".to_owned(), (table.version() + 1).to_string())];
         let app = if table.version() == 0 { "first" } else { "later" };
-        table.set_properties(&next, None, app, &RunId::new(lake.clock())).await.expect("committed");
+        table.set_properties(&next, None, &[], app, &RunId::new(lake.clock())).await.expect("committed");
     }
 }
 

@@ -140,24 +140,28 @@ fn keys_and_empty_partitions_are_held_when_the_whole_is_computed() {
 #[test]
 fn a_table_says_what_the_spec_says_of_it() {
     let spec = |about: &str| SPEC.replace("GROUP BY day\n", &format!("GROUP BY day\n{about}"));
-    let first = "    description: Sales of each day\n    properties: {owner: sales}\n";
+    let first = "    description: Sales of each day\n    column_descriptions: {day: day of the sales}\n    properties: {owner: sales}\n";
     let project = project(&spec(first));
     let described = || {
         let told = project.orchestrator(&["table", "describe", "gold.daily", "--output", "json"]).expect(0).stdout;
         let told: Value = serde_json::from_str(&told).expect("JSON");
-        format!("{} {}", told["description"], told["properties"]["owner"]).replace('"', "")
+        let day = &told["columns"][0]["description"];
+        format!("{} {} {day}", told["description"], told["properties"]["owner"]).replace('"', "")
     };
     run(&project, 0);
-    assert_eq!(described(), "Sales of each day sales");
+    assert_eq!(described(), "Sales of each day sales day of the sales");
     // Without new rows, and with some: no word of it has the rows computed anew.
     project.respec(&spec(&first.replace("sales", "shop")));
     run(&project, 0);
-    assert_eq!(described(), "Sales of each day shop");
+    assert_eq!(described(), "Sales of each day shop day of the shop");
+    let told = project.orchestrator(&["table", "describe", "gold.daily"]).expect(0).stdout;
+    assert!(told.contains("day of the shop"), "{told}");
     project.respec(SPEC);
     land(&project, "2", "U,1,2024-05-03,10.00,2\n");
     let told = run(&project, 0);
     assert!(told.contains("refreshed 2 groups by `day`"), "{told}");
-    assert!(described().starts_with("SELECT day"), "{}", described());
+    let now = described();
+    assert!(now.starts_with("SELECT day") && now.ends_with(" shop day of the shop"), "{now}");
     let versions = project.versions();
     run(&project, 0);
     assert_eq!(project.versions(), versions);

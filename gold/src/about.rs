@@ -1,4 +1,4 @@
-//! What a table says beside its rows: its description and the properties that the spec sets.
+//! What a table says beside its rows: descriptions of it and its columns, and the properties that the spec sets.
 
 use lake::run::RunContext;
 use lake::{Result, Table};
@@ -29,5 +29,6 @@ impl SnapshotPlan {
 pub(crate) async fn tell(held: Option<&Table>, about: &About, description: &str, ctx: &RunContext) -> Result<()> {
     let Some(table) = held else { return Ok(()) };
     let app = format!("{}:properties", table.name());
-    table.clone().set_properties(&about.properties, Some(description), &app, &ctx.run).await
+    let (properties, columns) = (&about.properties, &about.column_descriptions);
+    table.clone().set_properties(properties, Some(description), columns, &app, &ctx.run).await
 }

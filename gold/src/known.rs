@@ -123,6 +123,11 @@ fn check(known: &Known, model: &ModelPlan, place: &SpecPath, problems: &mut Prob
         let problem = Problem::at(&path, format!("the query has no column `{name}`"));
         problems.add(Problem { hint: did_you_mean(&name, names.iter().copied()), ..problem });
     }
+    for (name, _) in model.about.column_descriptions.iter().filter(|(name, _)| !names.contains(&name.as_str())) {
+        let path = place.key("column_descriptions").key(name.as_str());
+        let problem = Problem::at(&path, format!("the query has no column `{name}`"));
+        problems.add(Problem { hint: did_you_mean(name, names.iter().copied()), ..problem });
+    }
     check_conditions(known, model, &columns, place, problems);
     if model.refresh == Refresh::Incremental {
         let coverage = Coverage::of(model, known);

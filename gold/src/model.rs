@@ -196,6 +196,7 @@ impl Computing<'_> {
         let definition = Definition {
             partition_by: plan.partition_by.clone(),
             description: Some(plan.described()),
+            column_descriptions: plan.about.column_descriptions.clone(),
             properties: plan.about.properties.clone(),
             ..Definition::new(Arc::clone(&result.schema))
         };

@@ -26,6 +26,8 @@ pub enum Plan {
 pub struct About {
     /// What it is, in the user's words.
     pub description: Option<String>,
+    /// What its columns hold, in the user's words.
+    pub column_descriptions: Vec<(String, String)>,
     /// Properties of the Delta table, by name and value.
     pub properties: Vec<(String, String)>,
 }
@@ -276,6 +278,7 @@ impl Compiler<'_> {
         let place = self.place("properties");
         About {
             description: self.entry.raw.description.clone(),
+            column_descriptions: self.entry.raw.column_descriptions.clone().into_iter().collect(),
             properties: properties(&self.entry.raw.properties, &place, &[], self.problems),
         }
     }

@@ -46,6 +46,8 @@ pub struct Table {
     pub maintenance: Option<TableMaintenance>,
     /// What the table is, for its readers. Default: the query of a model, the source of a snapshot.
     pub description: Option<String>,
+    /// What its columns hold, by column: `day: the day of the order in Lisbon`.
+    pub column_descriptions: Map<String>,
     /// Properties of the Delta table, by name: `delta.logRetentionDuration: interval 60 days`.
     pub properties: Map<String>,
 }

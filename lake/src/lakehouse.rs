@@ -15,6 +15,7 @@ use crate::commit;
 use crate::durable;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::lease;
+use crate::local::LocalStore;
 use crate::location::Root;
 use crate::names::{Layer, TableName};
 use crate::opened::Opened;
@@ -352,7 +353,14 @@ impl Lake {
     }
 
     fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {
-        let url = self.root_of(name.layer).folder_url(&name.folder())?;
-        DeltaTableBuilder::from_url(url).and_then(DeltaTableBuilder::build).context(|| format!("opening table {name}"))
+        let root = self.root_of(name.layer);
+        let url = root.folder_url(&name.folder())?;
+        let doing = || format!("opening table {name}");
+        let builder = DeltaTableBuilder::from_url(url.clone()).context(doing)?;
+        let builder = match root.is_local() {
+            true => builder.with_storage_backend(Arc::new(LocalStore::whole()), url),
+            false => builder,
+        };
+        builder.build().context(doing)
     }
 }

@@ -22,6 +22,7 @@ pub mod history;
 pub mod lakehouse;
 pub mod lease;
 pub mod listing;
+mod local;
 pub mod location;
 pub mod log;
 pub mod names;

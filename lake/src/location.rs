@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
 use url::Url;
 
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::local::LocalStore;
 
 /// A folder or bucket prefix. All paths used with its [`store`](Root::store) are relative to it.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl Root {
     fn open_local(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path).context(|| format!("making the folder `{}`", path.display()))?;
         let path = path.canonicalize().context(|| format!("opening the folder `{}`", path.display()))?;
-        let store = LocalFileSystem::new_with_prefix(&path)?;
+        let store = LocalStore::below(&path)?;
         let url = Url::from_directory_path(&path)
             .map_err(|()| Error::spec(format!("`{}` cannot be written as a URL", path.display())))?;
         Ok(Self { url, store: Arc::new(store), local: Some(path), is_synced: false })

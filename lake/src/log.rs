@@ -26,7 +26,7 @@ const RETENTION_LEAST: Duration = Duration::from_hours(24 * 7);
 /// The property of a table that says how long.
 const RETENTION: &str = "delta.logRetentionDuration";
 /// The folder of the log, below that of the table.
-const FOLDER: &str = "_delta_log";
+pub(crate) const FOLDER: &str = "_delta_log";
 /// What names the newest checkpoint, in the folder of the log.
 const LAST_CHECKPOINT: &str = "_last_checkpoint";
 /// Digits of a version in the name of a file.

@@ -10,6 +10,7 @@ use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
 use deltalake::kernel::{Action, LogicalFileView};
 
 use crate::clock::Clock;
+use crate::commit;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::names::TableName;
 use crate::run::Meter;
@@ -25,12 +26,15 @@ pub struct Definition {
     pub properties: Vec<(String, String)>,
     /// What the table is for, shown by catalogs.
     pub description: Option<String>,
+    /// What columns hold, by column and in words.
+    pub column_descriptions: Vec<(String, String)>,
 }
 
 impl Definition {
     /// A table without partitions or properties.
     pub fn new(schema: SchemaRef) -> Self {
-        Self { schema, partition_by: Vec::new(), properties: Vec::new(), description: None }
+        let (partition_by, properties, column_descriptions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { schema, partition_by, properties, description: None, column_descriptions }
     }
 
     /// Columns whose files get statistics; decimals wider than 15 digits must not be among them, because their
@@ -148,6 +152,14 @@ impl Table {
     /// As [`property`](Self::property).
     pub fn description(&self) -> Result<Option<String>> {
         Ok(self.delta().snapshot()?.metadata().description().map(str::to_owned))
+    }
+
+    /// What the table says that its columns hold, of those of which it says something.
+    ///
+    /// # Errors
+    /// As [`property`](Self::property).
+    pub fn column_descriptions(&self) -> Result<BTreeMap<String, String>> {
+        Ok(commit::descriptions(&self.delta.snapshot()?.snapshot().arrow_schema()))
     }
 
     /// All table properties.
@@ -373,9 +385,9 @@ pub(crate) fn file_id(file: &LogicalFileView) -> FileId {
     (file.path().into_owned(), vector)
 }
 
-/// The schema of a loaded table in plain Arrow types.
+/// The schema of a loaded table in plain Arrow types, without what is said of its columns.
 fn plain_schema(delta: &DeltaTable) -> Result<SchemaRef> {
-    Ok(delta.snapshot()?.snapshot().arrow_schema())
+    Ok(Arc::new(commit::plain(&delta.snapshot()?.snapshot().arrow_schema())))
 }
 
 /// The Delta schema of Arrow columns.

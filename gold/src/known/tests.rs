@@ -58,10 +58,11 @@ fn names_and_types_of_the_result_are_checked() {
 
 #[test]
 fn options_name_columns_of_the_result() {
-    let wrong = "x:\n  query: SELECT status, count(*) AS n FROM silver.orders GROUP BY status\n  partition_by: [statu]\n  keys: [m]";
+    let wrong = "x:\n  query: SELECT status, count(*) AS n FROM silver.orders GROUP BY status\n  partition_by: [statu]\n  keys: [m]\n  column_descriptions: {n: how many, m: what}";
     let told = [
         "gold.x.partition_by[0]: the query has no column `statu` (did you mean `status`?)",
         "gold.x.keys[0]: the query has no column `m` (did you mean `n`?)",
+        "gold.x.column_descriptions.m: the query has no column `m` (did you mean `n`?)",
     ];
     assert_eq!(problems(wrong), told);
 }

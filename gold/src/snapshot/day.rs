@@ -72,6 +72,7 @@ impl Day<'_> {
         let definition = Definition {
             partition_by: vec![SNAPSHOT_DATE.to_owned()],
             description: Some(plan.described()),
+            column_descriptions: plan.about.column_descriptions.clone(),
             properties: plan.about.properties.clone(),
             ..Definition::new(Arc::clone(&layout.schema))
         };

@@ -8,6 +8,7 @@ use deltalake::kernel::{Action, Add, CommitInfo};
 use deltalake::protocol::SaveMode;
 use serde_json::json;
 
+use super::described::described;
 use crate::clock::Clock;
 use crate::columns;
 use crate::error::{Error, Result};
@@ -25,7 +26,8 @@ const CHECKPOINTS: (&str, &str) = ("delta.checkpointInterval", "10");
 /// # Errors
 /// Any error, also when another writer made the table first: the caller looks for it afterwards.
 pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Definition, clock: &Clock) -> Result<()> {
-    let columns: Vec<_> = delta_schema(&definition.schema)?.fields().cloned().collect();
+    let descriptions = definition.column_descriptions.iter().cloned().collect();
+    let columns: Vec<_> = delta_schema(&described(&definition.schema, &descriptions))?.fields().cloned().collect();
     let is_asked = definition.properties.iter().any(|(key, _)| key == CHECKPOINTS.0);
     let own = Some(CHECKPOINTS).filter(|_| !is_asked).map(|(key, value)| (key.to_owned(), value.to_owned()));
     let properties = definition.properties.iter().cloned().chain(own).map(|(key, value)| (key, Some(value)));

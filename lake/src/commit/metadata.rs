@@ -7,6 +7,7 @@ use deltalake::DeltaTableError;
 use deltalake::kernel::{Action, MetadataExt};
 use deltalake::protocol::DeltaOperation;
 
+use super::described::with_columns;
 use super::{Commit, Outcome, Txn, redefine};
 use crate::error::Result;
 use crate::names::RunId;
@@ -22,8 +23,7 @@ pub fn evolve(table: &Table, schema: &Schema, properties: &[(String, String)]) -
     if table.schema().fields() == schema.fields() && changed.is_empty() {
         return Ok(None);
     }
-    let mut metadata = table.delta().snapshot()?.metadata().clone();
-    metadata = metadata.with_schema(&delta_schema(schema)?).map_err(DeltaTableError::from)?;
+    let mut metadata = with_columns(table, schema, &[])?;
     for (key, value) in changed {
         metadata = metadata.add_config_key(key.clone(), value.clone()).map_err(DeltaTableError::from)?;
     }
@@ -31,8 +31,8 @@ pub fn evolve(table: &Table, schema: &Schema, properties: &[(String, String)]) -
 }
 
 impl Table {
-    /// Sets properties, and the description where one is given, in a commit of its own; `app` counts how often. Nothing
-    /// happens when the table has them already.
+    /// Sets properties, and descriptions of the table and its columns where they are given, in a commit of its own; `app`
+    /// counts how often. Nothing happens when the table has them already.
     ///
     /// # Errors
     /// As [`Table::commit`].
@@ -40,6 +40,7 @@ impl Table {
         &mut self,
         properties: &[(String, String)],
         description: Option<&str>,
+        columns: &[(String, String)],
         app: &str,
         run: &RunId,
     ) -> Result<()> {
@@ -47,6 +48,7 @@ impl Table {
             partition_by: self.partition_columns()?,
             properties: properties.to_vec(),
             description: description.map(str::to_owned),
+            column_descriptions: columns.to_vec(),
             ..Definition::new(self.schema())
         };
         let Some(metadata) = redefine(self, &definition)? else { return Ok(()) };

@@ -14,6 +14,7 @@
 //! committed is known by its run and its files.
 
 mod create;
+mod described;
 mod files;
 mod hand;
 mod metadata;
@@ -40,6 +41,7 @@ use crate::names::RunId;
 use crate::table::Table;
 
 pub(crate) use create::{create, create_of};
+pub(crate) use described::{descriptions, plain};
 pub(crate) use files::is_void;
 pub(crate) use hand::ByHand;
 pub use metadata::evolve;

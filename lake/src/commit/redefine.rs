@@ -4,11 +4,12 @@ use deltalake::DeltaTableError;
 use deltalake::kernel::{Action, Metadata, MetadataExt};
 use serde_json::Value;
 
+use super::described::with_columns;
 use crate::error::{Error, Result};
-use crate::table::{Definition, Table, delta_schema};
+use crate::table::{Definition, Table};
 
-/// The action that makes `table` what `definition` says; `None` when it is that already. Properties that the
-/// definition does not name stay as they are.
+/// The action that makes `table` what `definition` says; `None` when it is that already. Properties, and
+/// descriptions of columns, that the definition does not name stay as they are.
 ///
 /// Unlike [`evolve`](super::evolve) this may drop columns, change their types and change the partitioning: the commit
 /// must then remove every file and add new ones, written by
@@ -18,15 +19,16 @@ use crate::table::{Definition, Table, delta_schema};
 /// [`ErrorKind::Table`](crate::ErrorKind::Table) when a type has no place in Delta.
 pub fn redefine(table: &Table, definition: &Definition) -> Result<Option<Action>> {
     let held = table.delta().snapshot()?.metadata();
-    let properties = table.properties()?;
+    let (properties, descriptions) = (table.properties()?, table.column_descriptions()?);
     let same = table.schema().fields() == definition.schema.fields()
         && held.partition_columns() == definition.partition_by.as_slice()
         && definition.description.as_deref().is_none_or(|text| held.description() == Some(text))
+        && definition.column_descriptions.iter().all(|(column, text)| descriptions.get(column) == Some(text))
         && definition.properties.iter().all(|(key, value)| properties.get(key) == Some(value));
     if same {
         return Ok(None);
     }
-    let mut metadata = held.clone().with_schema(&delta_schema(&definition.schema)?).map_err(DeltaTableError::from)?;
+    let mut metadata = with_columns(table, &definition.schema, &definition.column_descriptions)?;
     for (key, value) in &definition.properties {
         metadata = metadata.add_config_key(key.clone(), value.clone()).map_err(DeltaTableError::from)?;
     }

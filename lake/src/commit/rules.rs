@@ -10,13 +10,14 @@ use deltalake::protocol::DeltaOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::described::with_columns;
 use super::{ByHand, Commit, Outcome, Txn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lakehouse::Lake;
 use crate::names::RunId;
 use crate::rules::{self, CHECK, GENERATED, Kind, Rule};
 use crate::spec::did_you_mean;
-use crate::table::{Table, delta_schema};
+use crate::table::Table;
 
 /// The property that names the rules which the program has set: those that it may take away.
 pub(super) const OWN: &str = "lakehouse.rules";
@@ -212,8 +213,7 @@ impl Table {
         let schema = self.schema();
         let fields = schema.fields().iter().map(|field| with_expression(field, &new, &gone));
         let schema = Schema::new(fields.collect::<Vec<_>>());
-        let mut metadata =
-            snapshot.metadata().clone().with_schema(&delta_schema(&schema)?).map_err(DeltaTableError::from)?;
+        let mut metadata = with_columns(self, &schema, &[])?;
         for rule in of_kind(&difference.gone, Kind::Check) {
             metadata = metadata.remove_config_key(&format!("{CHECK}{}", rule.name)).map_err(DeltaTableError::from)?;
         }

@@ -1,5 +1,8 @@
 //! `orchestrator table list | history | describe`: what tables are, and what they were.
 
+use std::collections::BTreeMap;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
 use chrono::{DateTime, SecondsFormat, Utc};
 use lake::history::Version;
 use lake::report::grid::{Align, Grid, NOTHING};
@@ -132,8 +135,12 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     properties.sort();
     let protocol = table.protocol()?;
     let (tags, maintenance) = (lake::tags::tags(&table)?, last(lake, &table).await?);
+    let descriptions = table.column_descriptions()?;
     if args.output == Output::Json {
-        let column = |field: &arrow::datatypes::FieldRef| json!({"name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable()});
+        let column = |field: &FieldRef| {
+            let (name, about) = (field.name(), descriptions.get(field.name()));
+            json!({"name": name, "type": type_name(field.data_type()), "nullable": field.is_nullable(), "description": about})
+        };
         let told = json!({
             "table": table.name().to_string(),
             "location": table.location(),
@@ -145,7 +152,7 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
             "bytes": table.files_size()?,
             "columns": schema.fields().iter().map(column).collect::<Vec<_>>(),
             "partition_by": partitions,
-            "properties": properties.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "properties": properties.into_iter().collect::<BTreeMap<_, _>>(),
             "tags": tags,
             "maintenance": maintenance.to_json(),
             "protocol": {"reader": protocol.reader, "writer": protocol.writer, "features": protocol.features},
@@ -153,11 +160,6 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
         printer.data(&format!("{told}\n"))?;
         return Ok(EXIT_DONE);
     }
-    let mut columns = Grid::new();
-    columns.fitted("column", 30, schema.fields().iter().map(|field| field.name().clone()));
-    columns.fitted("type", 20, schema.fields().iter().map(|field| type_name(field.data_type())));
-    let null = |nullable: bool| if nullable { "" } else { "not null" }.to_owned();
-    columns.column("", None, Align::Left, schema.fields().iter().map(|field| null(field.is_nullable())));
     let rows = table.row_count()?.map_or("unknown".to_owned(), thousands);
     let files = thousands(u64::try_from(table.file_count()?).unwrap_or(u64::MAX));
     let mut facts = vec![
@@ -181,7 +183,7 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     let facts: String =
         facts.into_iter().map(|(name, value)| wrapped(&format!("{name:<15} "), 16, &value) + "\n").collect();
     let about = table.description()?.map(|text| wrapped("", 0, &text) + "\n").unwrap_or_default();
-    let mut text = format!("{}\n{about}{facts}\n{}", table.name(), columns.render(WIDTH));
+    let mut text = format!("{}\n{about}{facts}\n{}", table.name(), columns_text(&schema, &descriptions));
     if !properties.is_empty() {
         text.push_str("\nproperties\n");
         let line = |(name, value): &(&String, &String)| format!("  {}\n", cut(&format!("{name} = {value}")));
@@ -189,6 +191,20 @@ pub(super) async fn describe(lake: &Lake, args: &Describe, printer: &Printer) ->
     }
     printer.data(&text)?;
     Ok(EXIT_DONE)
+}
+
+/// Columns line by line, with what is said of them where anything is.
+fn columns_text(schema: &SchemaRef, descriptions: &BTreeMap<String, String>) -> String {
+    let (mut grid, fields) = (Grid::new(), schema.fields());
+    grid.fitted("column", 30, fields.iter().map(|field| field.name().clone()));
+    grid.fitted("type", 20, fields.iter().map(|field| type_name(field.data_type())));
+    let null = |nullable: bool| if nullable { "" } else { "not null" }.to_owned();
+    grid.column("", None, Align::Left, fields.iter().map(|field| null(field.is_nullable())));
+    if !descriptions.is_empty() {
+        let about = |name: &String| descriptions.get(name).map(|text| text.replace('\n', " ")).unwrap_or_default();
+        grid.fitted("description", 20, fields.iter().map(|field| about(field.name())));
+    }
+    grid.render(WIDTH)
 }
 
 async fn one(lake: &Lake, name: &str) -> Result<Table, Failure> {
