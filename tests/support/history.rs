@@ -12,17 +12,23 @@ use super::past::Past;
 pub(crate) struct Dice(u64);
 
 impl Dice {
+    /// Seeds that are neighbours begin far from each other: a state that follows from the seed by the step of the generator
+    /// would make each one's numbers those of the one before, moved by one.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(Self(!seed).next())
     }
 
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
     }
 
     /// True this many times in a hundred.

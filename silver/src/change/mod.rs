@@ -114,6 +114,9 @@ enum Fate {
     Rejected(Reason),
 }
 
+/// Why a record is refused that is to change a row and brings none.
+const NO_ROW: &str = "no_row";
+
 struct Reason {
     kind: &'static str,
     text: String,
@@ -129,7 +132,7 @@ impl Decoder {
     /// records.
     pub fn new(plan: Arc<TablePlan>, bronze: &SchemaRef, file_order: FileOrder, session: &Session) -> Result<Self> {
         let bronze = &prepare::schema(bronze, plan.options.prepare);
-        let view = View::new(&plan, bronze)?;
+        let view = View::new(&plan, bronze);
         let derived = Derived::new(&plan, &view, session)?;
         let resolved = Resolved::new(&plan, &view, &derived)?;
         let operation = OperationReader::new(&plan, bronze, &view, session)?;
@@ -206,7 +209,8 @@ impl Decoder {
     /// Decodes a batch of records.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a record breaks a rule that the spec says must stop the run.
+    /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a record breaks a rule that the spec says must stop the run;
+    /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when a record needs the column that rows are in, and it is not there.
     pub fn decode(&self, landed: &RecordBatch) -> Result<Decoded> {
         let prepared = Prepared::of(landed, self.plan.options.prepare)?;
         let batch = &prepared.batch;
@@ -217,6 +221,9 @@ impl Decoder {
         let around = viewed.record_columns();
         records.extend(around.columns);
         let mut fates = self.operations(&prepared, &restored, &records, &viewed)?;
+        if fates.iter().any(|fate| matches!(fate, Fate::Upsert | Fate::Rejected(Reason { kind: NO_ROW, .. }))) {
+            self.view.needs_row(&self.plan)?;
+        }
         let rows = viewed.row_columns(|row| matches!(fates[row], Fate::Delete));
         records.extend(rows.columns);
         checks::repeated_keys(&viewed, &mut fates);
@@ -251,7 +258,7 @@ impl Decoder {
         let fates = does.into_iter().enumerate().map(|(row, does)| match (does, self.plan.on_unknown_op) {
             (Does::Upsert, _) if prepared.is_nothing(row) || viewed.is_tombstone(row) => Fate::Ignored,
             (Does::Upsert, _) if !viewed.has_row(row) => Fate::Rejected(Reason {
-                kind: "no_row",
+                kind: NO_ROW,
                 text: "neither a delete nor a record with new values".to_owned(),
                 column: self.plan.paths.row.clone(),
                 value: None,

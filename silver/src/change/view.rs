@@ -32,6 +32,8 @@ pub(super) struct View {
     /// The column that must be there for that.
     beside: Option<usize>,
     paths: Paths,
+    /// The column that rows are said to be in, when it is not there.
+    missing_row: Option<String>,
     /// The column of an inline schema.
     inline: Option<usize>,
     /// Columns that objects are looked for in, by the first names of paths.
@@ -90,21 +92,15 @@ enum Leaf<'t> {
 
 impl View {
     /// The view of a plan on the records of a bronze table.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) when the column that holds the rows is not there.
-    pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef) -> Result<Self> {
+    pub(super) fn new(plan: &TablePlan, bronze: &SchemaRef) -> Self {
         let beside = plan.options.unwrap_beside.and_then(|name| find(bronze, name));
         let unwraps = beside.is_some() || plan.options.unwrap_beside.is_none();
         let unwrap = plan.options.unwrap.iter().filter_map(|name| find(bronze, name));
         let unwrap: Vec<usize> = unwrap.filter(|_| unwraps).collect();
         let is_wrapped = plan.paths.row.is_some() || !unwrap.is_empty();
-        if let Some(row) = &plan.paths.row
-            && unwrap.is_empty()
-            && find(bronze, row).or_else(|| find(bronze, first(row))).is_none()
-        {
-            return Err(no_row(plan, bronze, row));
-        }
+        let lacks =
+            |row: &String| unwrap.is_empty() && find(bronze, row).or_else(|| find(bronze, first(row))).is_none();
+        let missing_row = plan.paths.row.clone().filter(lacks);
         let (mut of_record, mut of_row) = (of_record(plan), of_row(plan));
         if !is_wrapped {
             of_record.append(&mut of_row);
@@ -124,7 +120,28 @@ impl View {
         let paths = plan.paths.clone();
         let bronze = Arc::clone(bronze);
         let says_missing = plan.options.says_missing;
-        Ok(Self { bronze, schema, of_record, of_row, is_wrapped, unwrap, beside, paths, inline, around, says_missing })
+        Self {
+            bronze,
+            schema,
+            of_record,
+            of_row,
+            is_wrapped,
+            unwrap,
+            beside,
+            paths,
+            missing_row,
+            inline,
+            around,
+            says_missing,
+        }
+    }
+
+    /// Fails when the column that holds the rows is not there: for records that need it. A source may begin with truncates.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) then.
+    pub(super) fn needs_row(&self, plan: &TablePlan) -> Result<()> {
+        self.missing_row.as_ref().map_or(Ok(()), |row| Err(no_row(plan, &self.bronze, row)))
     }
 
     /// The columns of bronze.

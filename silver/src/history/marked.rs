@@ -7,6 +7,7 @@ use lake::upsert::DELETE;
 use lake::{Result, columns};
 
 use super::events::{Events, NEW, ORIGIN};
+use super::truncated::COINCIDES;
 use super::{APPLIED, HIDDEN, STALE, SUPERSEDED, VERDICT};
 
 /// Where the later change of a key comes from; null for the last one.
@@ -40,7 +41,13 @@ pub(super) fn timeline(winners: DataFrame, events: &Events<'_>) -> Result<DataFr
     };
     let hidden = ident(DELETE).and(is_told.is_false());
     let timeline = winners.window(windows)?;
-    let columns = timeline.schema().fields().iter().map(|field| ident(field.name())).collect::<Vec<_>>();
+    // A delete that an upsert follows puts no mark on it, which could be taken for that of a truncate.
+    let is_followed = |name: &str| name == COINCIDES && !events.plan.partial.is_on();
+    let column = |name: &String| match is_followed(name) {
+        true => ident(name).and(ident(LATER).is_null()).alias(name),
+        false => ident(name),
+    };
+    let columns = timeline.schema().fields().iter().map(|field| column(field.name())).collect::<Vec<_>>();
     let more = [
         verdict.alias(VERDICT),
         hidden.alias(HIDDEN),
