@@ -67,7 +67,9 @@ async fn drive(seed: u64) {
             let told = || format!("round {round} of {}\n{}", model.table, model.query);
             let report = gold::run(&lake, plan, &context, chrono_tz::UTC).await;
             let report = report.unwrap_or_else(|error| panic!("{error} {:?} in {}", error.causes(), told()));
-            let whole = report.notes.iter().find(|note| note.starts_with("computed as a whole"));
+            // Many pairs hang on few rows.
+            let is_dear = |note: &str| note.contains("more than half of its groups were touched");
+            let whole = report.notes.iter().find(|note| note.starts_with("computed as a whole") && !is_dear(note));
             assert!(whole.is_none(), "{whole:?} in {}", told());
             let is_quiet = report.notes.is_empty() && report.state == lake::report::TaskState::Changed;
             assert!(round == 1 || !is_quiet, "not by groups: {}", told());

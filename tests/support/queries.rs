@@ -121,7 +121,9 @@ fn two_sided(dice: &mut Dice) -> (String, &'static str) {
 
 /// What groups have in common.
 fn distinct_groups(dice: &mut Dice) -> String {
-    let (made, from) = (pick(dice, &MADE), from(dice, false));
+    // Doubles do not tell groups.
+    let told = MADE.map(|made| if made.starts_with("avg") && made.contains("qty") { "count(o.qty)" } else { made });
+    let (made, from) = (pick(dice, &told), from(dice, false));
     format!("SELECT DISTINCT {made} AS g0\n{from}\nGROUP BY {}", group(dice, false))
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
@@ -104,7 +104,24 @@ fn prepared(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan> {
         Arc::new(EliminateOuterJoin::new()),
         Arc::new(PushDownFilter::new()),
     ];
-    Ok(Optimizer::with_rules(rules).optimize(plan, &session.context().state(), |_, _| {})?)
+    let plan = Optimizer::with_rules(rules).optimize(plan, &session.context().state(), |_, _| {})?;
+    Ok(plan.transform_up(grouped_once)?.data)
+}
+
+/// `GROUP BY a, a` has one column `a` in its result, and two expressions: each place of the result is one of a list here.
+fn grouped_once(node: LogicalPlan) -> datafusion::common::Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = node else { return Ok(Transformed::no(node)) };
+    let mut once: Vec<Expr> = Vec::new();
+    for expr in &aggregate.group_expr {
+        if !once.contains(expr) {
+            once.push(expr.clone());
+        }
+    }
+    if once.len() == aggregate.group_expr.len() {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let Aggregate { input, aggr_expr, schema, .. } = aggregate;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(Aggregate::try_new_with_schema(input, once, aggr_expr, schema)?)))
 }
 
 /// The columns that a plan needs of each table, at least one of each.
