@@ -406,3 +406,18 @@ gold:
     let days = project.query(sql);
     assert_eq!((days.len(), days[0]["n"].as_i64()), (1, Some(2)), "nothing that is recorded has changed: {days:?}");
 }
+
+#[test]
+fn groups_that_are_named_twice_and_sums_beside_distinct_counts_follow_their_changes() {
+    let query = "SELECT day AS d1, day AS d2, sum(amount) AS total, count(DISTINCT price) AS prices FROM silver.orders GROUP BY day, day";
+    let project = project(&format!("{SPEC}  twice: {{query: \"{query}\"}}\n"));
+    run(&project, 0);
+    land(&project, "2", "U,1,2024-05-02,10.00,2\nD,2,,,2\n");
+    let told = run(&project, 0);
+    assert!(told.contains("gold.twice: refreshed 2 groups by `d1`, of which 1 is gone"), "{told}");
+    let rows = project.query("SELECT d1, d2, total, prices FROM gold.twice");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0]["d2"], "2024-05-02");
+    assert_eq!(project.types("gold.twice")["total"], "decimal(22,2)");
+    gold(&project, &["verify", "twice"]).expect(0);
+}

@@ -122,7 +122,8 @@ fn two_sided(dice: &mut Dice) -> (String, &'static str) {
 /// What groups have in common.
 fn distinct_groups(dice: &mut Dice) -> String {
     // Doubles do not tell groups.
-    let told = MADE.map(|made| if made.starts_with("avg") && made.contains("qty") { "count(o.qty)" } else { made });
+    let is_double = |made: &str| made.contains("o.qty)") && (made.starts_with("avg") || made.starts_with("median"));
+    let told = MADE.map(|made| if is_double(made) { "count(o.qty)" } else { made });
     let (made, from) = (pick(dice, &told), from(dice, false));
     format!("SELECT DISTINCT {made} AS g0\n{from}\nGROUP BY {}", group(dice, false))
 }
