@@ -2,6 +2,7 @@
 
 mod checks;
 mod derived;
+mod fate;
 mod inline;
 mod json;
 mod moved;
@@ -29,6 +30,7 @@ use lake::upsert::DELETE;
 use lake::{Error, Result, columns};
 
 use self::derived::Derived;
+use self::fate::{Fate, NO_ROW, Reason, is_rejected, reject, reject_value};
 use self::moved::OldKeys;
 use self::notes::{absent_operation, absent_sequence};
 use self::operation::{Does, OperationReader};
@@ -102,26 +104,6 @@ pub struct Decoder {
     sequence: Vec<String>,
     file_order: FileOrder,
     notes: Vec<String>,
-}
-
-/// Where a row of the batch goes.
-enum Fate {
-    Upsert,
-    Delete,
-    Truncate,
-    Ignored,
-    Dropped,
-    Rejected(Reason),
-}
-
-/// Why a record is refused that is to change a row and brings none.
-const NO_ROW: &str = "no_row";
-
-struct Reason {
-    kind: &'static str,
-    text: String,
-    column: Option<String>,
-    value: Option<String>,
 }
 
 impl Decoder {
@@ -461,30 +443,6 @@ impl Decoder {
 /// A delete comes before what is alike otherwise, where the producer says so.
 fn op_ranks(fates: &[Fate], is_ranked: bool) -> Int32Array {
     fates.iter().map(|fate| Some(i32::from(is_ranked && matches!(fate, Fate::Upsert)))).collect()
-}
-
-/// A value that does not fit; the column and the value of the first stand, the reason names each.
-fn reject_value(fate: &mut Fate, text: String, column: &str, value: Option<String>) {
-    match fate {
-        Fate::Rejected(reason) if reason.kind == "cast" => {
-            let known = reason.column.as_deref() == Some(column);
-            if !known {
-                reason.text.push_str(&format!("; `{column}`: {text}"));
-            }
-        }
-        _ => reject(fate, "cast", text, Some(&column.to_owned()), value),
-    }
-}
-
-fn is_rejected(fate: &Fate) -> bool {
-    matches!(fate, Fate::Rejected(_))
-}
-
-/// The first reason stands.
-fn reject(fate: &mut Fate, kind: &'static str, text: String, column: Option<&String>, value: Option<String>) {
-    if matches!(fate, Fate::Upsert | Fate::Delete | Fate::Truncate) {
-        *fate = Fate::Rejected(Reason { kind, text, column: column.cloned(), value });
-    }
 }
 
 /// Texts of a partition column with null for the empty one: it is the name of a folder, where nobody can tell the two
