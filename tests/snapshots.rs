@@ -346,7 +346,6 @@ name: late
 gold:
   copies: {snapshot_of: silver.products, strategy: full}
   changes: {snapshot_of: silver.products, strategy: changed_only}
-  kept: {snapshot_of: silver.products, strategy: changed_only, hard_deletes: ignore}
   few: {snapshot_of: silver.products, strategy: changed_only, columns: [id]}
 ";
 
@@ -386,7 +385,8 @@ async fn late(seed: u64) {
         late.backfill(&day, &day).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
     late.backfill(&name(0), &name(states.len() - 1)).await.expect("nothing is left");
-    for table in ["changes", "kept", "few"] {
+    // Not one with `hard_deletes: ignore`, where the days do not tell that a row was gone: the reference says so.
+    for table in ["changes", "few"] {
         assert_eq!(late.rows(table).await, timely.rows(table).await, "{table}, seed {seed}");
     }
     for day in (0..states.len()).map(name) {
