@@ -31,9 +31,7 @@ type Extract = BTreeMap<Key, Option<String>>;
 
 #[test]
 fn extracts_are_compared_one_after_the_other() {
-    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
-    let seed = number("SEED", SEED);
-    let seeds: Vec<u64> = (0..number("EXTRACTS", PROJECTS)).map(|index| seed + index).collect();
+    let seeds = parallel::seeds(parallel::number("EXTRACTS", PROJECTS), SEED);
     parallel::all("extracts", &seeds, |seed| format!("SEED={seed} EXTRACTS=1"), |seed| drive(*seed));
 }
 

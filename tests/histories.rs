@@ -25,9 +25,7 @@ const GOLD: [&str; 4] = ["history", "digit", "n", "total"];
 
 #[test]
 fn any_arrival_gives_what_the_fold_gives() {
-    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
-    let (histories, seed) = (number("HISTORIES", HISTORIES), number("SEED", SEED));
-    let projects: Vec<u64> = (0..histories.div_ceil(TOGETHER)).map(|index| seed + index).collect();
+    let projects = parallel::seeds(parallel::number("HISTORIES", HISTORIES).div_ceil(TOGETHER), SEED);
     let name = |seed: &u64| format!("SEED={seed} HISTORIES={TOGETHER}");
     parallel::all("histories", &projects, name, |seed| drive(*seed));
 }

@@ -29,8 +29,7 @@ const ROUNDS: u64 = 4;
 
 #[test]
 fn models_refreshed_by_groups_are_what_their_queries_give() {
-    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
-    let seeds: Vec<u64> = (0..number("MODELS", LAKES)).map(|index| number("SEED", SEED) + index).collect();
+    let seeds = parallel::seeds(parallel::number("MODELS", LAKES), SEED);
     parallel::all(
         "models",
         &seeds,

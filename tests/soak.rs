@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::support::parallel;
 use crate::support::program;
 use crate::support::project::{Project, files_below};
 
@@ -88,8 +89,7 @@ fn date(folder: &Path, since: SystemTime, at: DateTime<Utc>) {
 
 #[test]
 fn a_pipeline_that_runs_for_long_stays_within_bounds() {
-    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
-    let (runs, step) = (number("SOAK_RUNS", RUNS), number("SOAK_STEP", STEP_SECONDS));
+    let (runs, step) = (parallel::number("SOAK_RUNS", RUNS), parallel::number("SOAK_STEP", STEP_SECONDS));
     let spec = SPEC.replace("TABLE", TABLE);
     let (project, at_once) = (Project::new(&spec), Project::new(&spec));
     let begin: DateTime<Utc> = "2020-01-01T00:10:00Z".parse().expect("a time");

@@ -32,8 +32,7 @@ const SEED: u64 = 7_000;
 
 #[test]
 fn tables_hold_what_the_fold_holds_and_what_merge_makes() {
-    let number = |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
-    let seeds: Vec<u64> = (0..number("UPSERTS", TABLES)).map(|index| number("SEED", SEED) + index).collect();
+    let seeds = parallel::seeds(parallel::number("UPSERTS", TABLES), SEED);
     parallel::all(
         "tables",
         &seeds,

@@ -42,3 +42,14 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
+
+/// A number from the environment.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// As many seeds as the environment says, from its `SEED` on.
+pub(crate) fn seeds(count: u64, first: u64) -> Vec<u64> {
+    let first = number("SEED", first);
+    (first..first + count).collect()
+}

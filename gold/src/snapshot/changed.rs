@@ -39,20 +39,14 @@ pub(super) fn changes(
     plan: &SnapshotPlan,
     day: NaiveDate,
 ) -> Result<DataFrame> {
-    let was = with_mark(was)?.alias(WAS)?;
-    let now = with_mark(now)?.alias(NOW)?;
     let join = match plan.hard_deletes {
         HardDeletes::Record => JoinType::Full,
         HardDeletes::Ignore => JoinType::Left,
     };
-    let keys = plan.keys.iter().map(|key| compare(of(NOW, key), layout.same_key(), of(WAS, key)));
-    let joined = now.join_on(was, join, keys)?;
-
-    let differs =
-        layout.compared.iter().map(|column| compare(of(NOW, column), Operator::IsDistinctFrom, of(WAS, column)));
+    let joined = beside(now, was, layout, &plan.keys, join)?;
     let appeared = of(WAS, HERE).is_null();
     let vanished = of(NOW, HERE).is_null();
-    let recorded = differs.fold(appeared.clone().or(vanished.clone()), Expr::or);
+    let recorded = differs(&layout.compared).fold(appeared.clone().or(vanished.clone()), Expr::or);
 
     let columns = layout.schema.fields().iter().map(|field| {
         let name = field.name();
@@ -65,6 +59,36 @@ pub(super) fn changes(
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(joined.filter(recorded)?.select(columns)?)
+}
+
+/// The rows of `now` whose key is not among `was`, or is there with other values of `columns`. Both have the columns of the
+/// table.
+///
+/// # Errors
+/// [`ErrorKind::Query`] when the comparison cannot be planned.
+pub(super) fn differing(
+    was: DataFrame,
+    now: DataFrame,
+    layout: &Layout,
+    keys: &[String],
+    columns: &[String],
+) -> Result<DataFrame> {
+    let joined = beside(now, was, layout, keys, JoinType::Left)?;
+    let names = layout.schema.fields().iter().map(|field| of(NOW, field.name()).alias(field.name()));
+    let names: Vec<Expr> = names.collect();
+    Ok(joined.filter(differs(columns).fold(of(WAS, HERE).is_null(), Expr::or))?.select(names)?)
+}
+
+/// Rows of two states, side by side where the key is the same.
+fn beside(now: DataFrame, was: DataFrame, layout: &Layout, keys: &[String], join: JoinType) -> Result<DataFrame> {
+    let (now, was) = (with_mark(now)?.alias(NOW)?, with_mark(was)?.alias(WAS)?);
+    let keys = keys.iter().map(|key| compare(of(NOW, key), layout.same_key(), of(WAS, key)));
+    Ok(now.join_on(was, join, keys)?)
+}
+
+/// For each column, that the two sides differ in it.
+fn differs(columns: &[String]) -> impl Iterator<Item = Expr> {
+    columns.iter().map(|column| compare(of(NOW, column), Operator::IsDistinctFrom, of(WAS, column)))
 }
 
 /// Rows with the columns of the table that come from the source; those that they lack are null.

@@ -1,29 +1,28 @@
-//! A day into the table, in one commit: its rows, those of the day after it where that one was compared with another
-//! state, and what older days still give.
+//! A day into the table, in one commit: its rows, those of later days where these were compared with another state, and
+//! what older days still give.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{ident, lit};
 use deltalake::kernel::Action;
 use lake::columns::{CHANGE, SNAPSHOT_DATE, SNAPSHOT_DAYS};
 use lake::commit::Txn;
-use lake::history::check_readable;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::{Session, reference};
 use lake::table::Definition;
-use lake::{Context, Error, ErrorKind, Lake, Result, Table};
+use lake::{Context, Lake, Result, Table};
 
 use super::changed::{self, changes, shaped};
 use super::days::Days;
+use super::late::Late;
 use super::layout::Layout;
+use super::retention;
 use super::since::{Sides, since};
 use super::state::{current, date, living};
-use super::{day_app, retention};
 use crate::answer;
 use crate::plan::SnapshotPlan;
 use crate::publish::{Publication, Target};
@@ -97,8 +96,12 @@ impl Day<'_> {
         published.rows = published.rows.saturating_sub(change.carried);
         let mut report = answer::changed(&plan.table, std::slice::from_ref(source), &published)?;
         report.notes.extend(change.cut.map(|cut| format!("days before {cut} are gone, as `retention` says")));
-        let later = change.replaced.get(1);
-        report.notes.extend(later.map(|later| format!("{later} is told anew, as a change from {}", self.day)));
+        if let [_, later @ ..] = change.replaced.as_slice()
+            && !later.is_empty()
+        {
+            let later = later.iter().map(NaiveDate::to_string).collect::<Vec<_>>().join(", ");
+            report.notes.push(format!("told anew, as changes after {}: {later}", self.day));
+        }
         Ok(report)
     }
 
@@ -133,7 +136,7 @@ impl Day<'_> {
         self.with_retention(session, table, layout, change).await
     }
 
-    /// What differs on this day, and what differs on the next recorded day from this one.
+    /// What differs on this day, and what the days after it say differently for it.
     async fn changed(
         &self,
         session: &Session,
@@ -142,46 +145,21 @@ impl Day<'_> {
         known: &Days,
         now: DataFrame,
     ) -> Result<Change> {
-        let (plan, keys) = (self.plan, &self.plan.keys);
-        let history = session.context().table(reference(table.name())).await?;
-        let before = history.clone().filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?;
-        let was = shaped(living(before.clone(), keys)?, layout)?;
-        let of_day = changes(was, now, layout, plan, self.day)?;
-        let Some(later) = known.after(self.day) else {
-            return Ok(Change { frame: of_day, replaced: vec![self.day], carried: 0, cut: None });
-        };
-        let upto = |rows: DataFrame| -> Result<DataFrame> { shaped(living(rows, keys)?, layout) };
-        let state = upto(like(before, layout)?.union(of_day.clone())?)?;
-        // The later day may have columns that the source had not yet on this one.
-        let layout_later = layout.of_table(plan);
-        let state_later = match plan.compare_columns.is_empty() {
-            true => upto(history.filter(ident(SNAPSHOT_DATE).lt_eq(date(later)))?)?,
-            // A row that differs in other columns alone is not recorded, so the source itself must tell.
-            false => {
-                let source = self.source_on(table, later).await?;
-                let session = self.lake.session()?;
-                session.register(&source).await?;
-                let kept = layout.kept.iter().map(ident).collect::<Vec<_>>();
-                shaped(current(&session, &source).await?.select(kept)?, layout)?
-            }
-        };
-        let of_later = changes(state, state_later, &layout_later, plan, later)?;
-        Ok(Change { frame: of_day.union(of_later)?, replaced: vec![self.day, later], carried: 0, cut: None })
-    }
-
-    /// The source as a recorded day has it.
-    async fn source_on(&self, table: &Table, day: NaiveDate) -> Result<Table> {
-        let source = &self.plan.source;
-        let version = table.txn_version(&day_app(self.plan, day)).await?.and_then(|held| u64::try_from(held).ok());
-        let gone = || {
-            let message = format!("{} cannot be recorded", self.day);
-            let hint =
-                format!("{day}, which follows it, would have to be compared again: {source} is not there as it was");
-            Error::new(ErrorKind::Table, message).hint(hint)
-        };
-        let then = self.lake.table_at(source, version.ok_or_else(gone)?).await?;
-        check_readable(&then, &self.lake.existing(source).await?).await.map_err(|error| gone().with_source(error))?;
-        Ok(then)
+        let history = layout.like(session.context().table(reference(table.name())).await?)?;
+        let before = history.filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?;
+        let was = shaped(living(before, &self.plan.keys)?, layout)?;
+        let of_day = changes(was, now, layout, self.plan, self.day)?;
+        let mut change = Change { frame: of_day.clone(), replaced: vec![self.day], carried: 0, cut: None };
+        if known.after(self.day).is_none() {
+            return Ok(change);
+        }
+        let (lake, plan, day) = (self.lake, self.plan, self.day);
+        let layout = layout.of_table(plan);
+        for (later, rows) in (Late { lake, plan, session, table, layout, known, day }).told_anew(of_day).await? {
+            change.frame = change.frame.union(rows)?;
+            change.replaced.push(later);
+        }
+        Ok(change)
     }
 
     /// The same change, which also takes away the days that are too old.
@@ -236,16 +214,4 @@ fn as_first(rows: DataFrame, layout: &Layout, day: NaiveDate) -> Result<DataFram
         name => ident(name),
     });
     Ok(rows.select(columns.collect::<Vec<_>>())?)
-}
-
-/// Rows of the table with the columns that it has from now on.
-fn like(rows: DataFrame, layout: &Layout) -> Result<DataFrame> {
-    let columns = layout.schema.fields().iter().map(|field| {
-        Ok(match layout.is_known(field.name()) {
-            true => ident(field.name()),
-            false => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
-        })
-    });
-    let columns = columns.collect::<Result<Vec<_>>>()?;
-    Ok(rows.select(columns)?)
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::logical_expr::Operator;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Operator, ident, lit};
 use lake::columns::{CHANGE, SNAPSHOT_DATE, is_silver_past, is_silver_technical, is_technical, keeps_past};
 use lake::schema::type_name;
 use lake::spec::did_you_mean;
@@ -60,6 +62,7 @@ impl Layout {
             None => Arc::new(wanted),
             Some(table) => with_new_columns(table, &wanted).unwrap_or_else(|| Arc::new(table.clone())),
         };
+        plan.about.check(&plan.table, &schema)?;
         let nullable_keys = plan.keys.iter().any(|key| source.field_with_name(key).is_ok_and(Field::is_nullable));
         let known = table.unwrap_or(&Schema::empty()).fields().iter().map(|field| field.name().clone()).collect();
         Ok(Self { schema, kept, compared, known, nullable_keys })
@@ -85,13 +88,28 @@ impl Layout {
         if self.nullable_keys { Operator::IsNotDistinctFrom } else { Operator::Eq }
     }
 
+    /// Rows of the table with the columns that it has after this run.
+    pub(super) fn like(&self, rows: DataFrame) -> Result<DataFrame> {
+        let columns = self.schema.fields().iter().map(|field| {
+            Ok(match self.is_known(field.name()) {
+                true => ident(field.name()),
+                false => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
+            })
+        });
+        Ok(rows.select(columns.collect::<Result<Vec<_>>>()?)?)
+    }
+
     /// True for a column that the table had before this run.
-    pub(super) fn is_known(&self, name: &str) -> bool {
+    fn is_known(&self, name: &str) -> bool {
         self.known.iter().any(|known| known == name)
     }
 }
 
-fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> {
+/// The columns of a source that are kept.
+///
+/// # Errors
+/// [`ErrorKind::Spec`] when it lacks one that the plan lists, or has one of the table's own names.
+pub(super) fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> {
     let names = || source.fields().iter().map(|field| field.name().as_str());
     if let Some(ours) = names().find(|name| [SNAPSHOT_DATE, CHANGE].iter().any(|ours| ours.eq_ignore_ascii_case(name)))
         && (plan.columns.is_empty() || plan.columns.iter().any(|column| column == ours))

@@ -26,13 +26,14 @@
 //! own day alone, because the later day was compared with it.
 //!
 //! **A day late** ([`past`]) is recorded from the source as it was at the end of the day. The next recorded day keeps its
-//! state and is told anew as a change from the late one, in the same commit, so the table is as if the day had been
-//! recorded in its time. Which days are recorded is known by [`days`]: a day without a change has no rows.
+//! state and is told anew as a change from the late one, in the same commit, and later ones where they build on it
+//! ([`late`]), so the table is as if the day had been recorded in its time. Which days are recorded is known by [`days`]: a day without a change has no rows.
 
 mod changed;
 mod check;
 mod day;
 mod days;
+mod late;
 mod layout;
 mod past;
 mod retention;

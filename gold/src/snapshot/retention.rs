@@ -1,9 +1,8 @@
 //! What older days still give to those that are kept.
 
 use chrono::NaiveDate;
-use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, ident, lit};
+use datafusion::logical_expr::{ident, lit};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::session::{Session, reference};
 use lake::{Result, Table};
@@ -34,11 +33,5 @@ pub(super) async fn needed(
     if rows == old.count().await? {
         return Ok(None);
     }
-    let columns = layout.schema.fields().iter().map(|field| {
-        Ok(match layout.is_known(field.name()) {
-            true => ident(field.name()),
-            false => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
-        })
-    });
-    Ok(Some((needed.select(columns.collect::<Result<Vec<Expr>>>()?)?, rows as u64)))
+    Ok(Some((layout.like(needed)?, rows as u64)))
 }

@@ -1,0 +1,161 @@
+//! What a day that is recorded late changes on the days after it.
+//!
+//! The next recorded day was compared with a state that did not know the late one, so it is compared again. Where every
+//! column makes a row differ and rows that are gone are recorded, that is all: the rows of the next day tell its state, the
+//! same as before. Else rows stay **open** behind it, whose last version is another one than it was:
+//! - `hard_deletes: ignore`: a row that is gone on the next day keeps its last version, now that of the late day. What it
+//!   comes back with, on whatever day, was compared with the one before. The days do not tell that a row was gone, so the
+//!   source is asked, as it was on each day.
+//! - `compare_columns`: the last version may come from the late day and have other values in the columns that are not
+//!   compared. A later delete keeps them as its last values.
+//!
+//! A row is open up to the day that records it again, or could have.
+
+use arrow::array::AsArray;
+use arrow::datatypes::Date32Type;
+use chrono::NaiveDate;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::logical_expr::{JoinType, ident};
+use lake::columns::{CHANGE, SNAPSHOT_DATE};
+use lake::history::check_readable;
+use lake::session::{Session, reference};
+use lake::stage::Staged;
+use lake::{Error, ErrorKind, Lake, Result, Table};
+
+use super::changed::{changes, differing, shaped};
+use super::day_app;
+use super::days::Days;
+use super::layout::{Layout, kept};
+use super::state::{compare, current, date, living, of};
+use crate::plan::SnapshotPlan;
+use crate::spec::HardDeletes;
+
+/// A day of a `changed_only` snapshot that others follow.
+pub(super) struct Late<'a> {
+    pub(super) lake: &'a Lake,
+    pub(super) plan: &'a SnapshotPlan,
+    pub(super) session: &'a Session,
+    /// The snapshot, registered in the session.
+    pub(super) table: &'a Table,
+    /// All columns of the table, whatever the source has of them on a day.
+    pub(super) layout: Layout,
+    /// The recorded days.
+    pub(super) known: &'a Days,
+    /// The late one.
+    pub(super) day: NaiveDate,
+}
+
+impl Late<'_> {
+    /// The later days that say something else when the late day has the rows `of_day`, oldest first, each with all its
+    /// rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Table`] when the source is not there any more as a later day has it and must be asked.
+    pub(super) async fn told_anew(&self, of_day: DataFrame) -> Result<Vec<(NaiveDate, DataFrame)>> {
+        let Some(next) = self.known.after(self.day) else { return Ok(Vec::new()) };
+        let plan = self.plan;
+        let before = self.history().await?.filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?.union(of_day)?;
+        let is_told = plan.compare_columns.is_empty() && !self.ignores();
+        let there = if is_told { self.told(next).await? } else { self.source_on(next).await? };
+        let of_next = changes(self.shaped(living(before.clone(), &plan.keys)?)?, there, &self.layout, plan, next)?;
+        let mut anew = vec![(next, of_next.clone())];
+        if is_told {
+            return Ok(anew);
+        }
+        let mut open = self.open(before.union(of_next)?, next).await?;
+        let mut last = next;
+        while let Some(day) = self.day_after(last, &open).await? {
+            let rows = open.frame(self.session).await?;
+            let there = if self.ignores() { self.source_on(day).await? } else { self.told(day).await? };
+            let there = self.of_keys(there, &rows, JoinType::LeftSemi)?;
+            let of_open = Staged::write(changes(self.shaped(rows.clone())?, there, &self.layout, plan, day)?).await?;
+            let of_open_frame = of_open.frame(self.session).await?;
+            let held = self.history().await?.filter(ident(SNAPSHOT_DATE).eq(date(day)))?;
+            let said = self.of_keys(held.clone(), &rows, JoinType::LeftSemi)?.count().await?;
+            if said > 0 || of_open.rows() > 0 {
+                let others = self.of_keys(held, &rows, JoinType::LeftAnti)?;
+                anew.push((day, others.union(of_open_frame.clone())?));
+            }
+            open = self.open(rows.union(of_open_frame)?, day).await?;
+            last = day;
+        }
+        Ok(anew)
+    }
+
+    /// The next day that may say something else of the open rows.
+    async fn day_after(&self, day: NaiveDate, open: &Staged) -> Result<Option<NaiveDate>> {
+        if open.rows() == 0 {
+            return Ok(None);
+        }
+        if self.ignores() {
+            return Ok(self.known.after(day));
+        }
+        let later = self.history().await?.filter(ident(SNAPSHOT_DATE).gt(date(day)))?;
+        let of_open = self.of_keys(later, &open.frame(self.session).await?, JoinType::LeftSemi)?;
+        let first =
+            of_open.aggregate(Vec::new(), vec![min(ident(SNAPSHOT_DATE)).alias(SNAPSHOT_DATE)])?.collect().await?;
+        let days = first.iter().flat_map(|batch| batch.column(0).as_primitive::<Date32Type>().iter().flatten());
+        Ok(days.filter_map(Date32Type::to_naive_date_opt).next())
+    }
+
+    /// Those last versions up to `day`, of rows as the table says them from now on, that are others than it says now.
+    async fn open(&self, rows: DataFrame, day: NaiveDate) -> Result<Staged> {
+        let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
+        let all = || self.layout.schema.fields().iter().map(|field| field.name().clone()).filter(|name| !own(name));
+        // What is not compared is kept in deletes alone.
+        let columns = if self.ignores() { self.layout.compared.clone() } else { all().collect() };
+        let keys = &self.plan.keys;
+        let was = living(self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?, keys)?;
+        Staged::write(differing(was, living(rows, keys)?, &self.layout, keys, &columns)?).await
+    }
+
+    /// The state of a day as the table says it.
+    async fn told(&self, day: NaiveDate) -> Result<DataFrame> {
+        let rows = self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?;
+        self.shaped(living(rows, &self.plan.keys)?)
+    }
+
+    /// The state of a day as the source had it.
+    async fn source_on(&self, day: NaiveDate) -> Result<DataFrame> {
+        let source = &self.plan.source;
+        let version = self.table.txn_version(&day_app(self.plan, day)).await?;
+        let gone = || {
+            let message = format!("{} cannot be recorded", self.day);
+            let hint =
+                format!("{day}, which follows it, would have to be compared again: {source} is not there as it was");
+            Error::new(ErrorKind::Table, message).hint(hint)
+        };
+        let version = version.and_then(|held| u64::try_from(held).ok()).ok_or_else(gone)?;
+        let then = self.lake.table_at(source, version).await?;
+        check_readable(&then, &self.lake.existing(source).await?).await.map_err(|error| gone().with_source(error))?;
+        // A session of its own: the source is registered as it is on the late day.
+        let session = self.lake.session()?;
+        session.register(&then).await?;
+        let kept = kept(self.plan, &then.schema())?;
+        self.shaped(current(&session, &then).await?.select(kept.iter().map(ident).collect::<Vec<_>>())?)
+    }
+
+    /// All rows of the table, with the columns that it has from now on.
+    async fn history(&self) -> Result<DataFrame> {
+        self.layout.like(self.session.context().table(reference(self.table.name())).await?)
+    }
+
+    fn shaped(&self, rows: DataFrame) -> Result<DataFrame> {
+        shaped(rows, &self.layout)
+    }
+
+    /// The rows whose key is, or is not, among those of others.
+    fn of_keys(&self, rows: DataFrame, others: &DataFrame, join: JoinType) -> Result<DataFrame> {
+        const ROWS: &str = "rows_of_day";
+        const OTHERS: &str = "open";
+        let keys = &self.plan.keys;
+        let others = others.clone().select(keys.iter().map(ident).collect::<Vec<_>>())?.alias(OTHERS)?;
+        let met = keys.iter().map(|key| compare(of(ROWS, key), self.layout.same_key(), of(OTHERS, key)));
+        Ok(rows.alias(ROWS)?.join_on(others, join, met)?)
+    }
+
+    fn ignores(&self) -> bool {
+        self.plan.hard_deletes == HardDeletes::Ignore
+    }
+}
