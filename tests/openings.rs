@@ -24,7 +24,7 @@ async fn bring_to(lake: &Lake, version: u64) {
     while table.version() < version {
         let next = vec![("count".to_owned(), (table.version() + 1).to_string())];
         let app = if table.version() == 0 { "first" } else { "later" };
-        table.set_properties(&next, None, &[], app, &RunId::new(lake.clock())).await.expect("committed");
+        table.alter(&next, None, &[], app, &RunId::new(lake.clock())).await.expect("committed");
     }
 }
 
@@ -86,4 +86,27 @@ async fn a_table_that_was_made_anew_is_another() {
         let other = reader.existing(&TableName::silver("t")).await.expect("the table").id().expect("an id");
         assert_ne!(id, other);
     }
+}
+
+#[tokio::test]
+async fn a_table_whose_removal_was_cut_short_is_an_older_version_of_it_or_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let writer = lake(folder.path());
+    bring_to(&writer, 14).await;
+    let log = folder.path().join("lake/silver/t/_delta_log");
+    let mut files: Vec<_> = std::fs::read_dir(&log).expect("a log").map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    // As `remove_table` goes.
+    let mut versions = Vec::new();
+    while let Some(last) = files.pop() {
+        std::fs::remove_file(last).expect("removed");
+        versions.push(seen(&lake(folder.path())).await.map(|(version, ..)| version));
+    }
+    let left = versions.iter().flatten().count();
+    assert!(versions.is_sorted_by(|one, next| one >= next) && left > 14, "{versions:?}");
+    // What is left last is no table, nor is a pointer to a checkpoint that went.
+    std::fs::write(log.join("_last_checkpoint"), br#"{"version":9,"size":3}"#).expect("a file");
+    assert_eq!(seen(&lake(folder.path())).await, None);
+    bring_to(&writer, 2).await;
+    assert_eq!(seen(&lake(folder.path())).await, at(2));
 }

@@ -168,6 +168,22 @@ fn a_table_says_what_the_spec_says_of_it() {
 }
 
 #[test]
+fn a_column_that_is_described_and_not_there_is_named_and_makes_no_commits() {
+    let days = "  days:\n    snapshot_of: silver.orders\n    strategy: changed_only\n";
+    let project = project(&format!("{SPEC}{days}"));
+    run(&project, 0);
+    let versions = project.versions();
+    project.respec(&format!("{SPEC}{days}    column_descriptions: {{amont: what was paid}}\n"));
+    run(&project, 0);
+    assert_eq!(project.versions(), versions);
+    land(&project, "2", "U,1,2024-05-03,10.00,2\n");
+    let told = run(&project, 1);
+    let wrong = "gold.days has no column `amont` (`column_descriptions`)";
+    assert!(told.contains(wrong) && told.contains("did you mean `amount`?"), "{told}");
+    assert_eq!(project.versions()["gold/days"], versions["gold/days"]);
+}
+
+#[test]
 fn a_dry_run_says_how_a_model_would_follow() {
     let project = project(SPEC);
     let told = project.orchestrator(&["dry-run"]).expect(0).stdout;

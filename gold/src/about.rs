@@ -1,7 +1,9 @@
 //! What a table says beside its rows: descriptions of it and its columns, and the properties that the spec sets.
 
+use arrow::datatypes::Schema;
 use lake::run::RunContext;
-use lake::{Result, Table};
+use lake::spec::did_you_mean;
+use lake::{Error, Result, Table, TableName};
 
 use crate::plan::{About, ModelPlan, SnapshotPlan};
 use crate::snapshot::strategy_name;
@@ -21,6 +23,25 @@ impl SnapshotPlan {
     }
 }
 
+impl About {
+    /// Holds the columns that are described to those that a table has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Spec`](lake::ErrorKind::Spec) for the first that it does not have.
+    pub(crate) fn check(&self, table: &TableName, schema: &Schema) -> Result<()> {
+        let names = || schema.fields().iter().map(|field| field.name().as_str());
+        let Some((name, _)) = self.column_descriptions.iter().find(|(name, _)| !names().any(|held| held == name))
+        else {
+            return Ok(());
+        };
+        let error = Error::spec(format!("{table} has no column `{name}` (`column_descriptions`)"));
+        Err(match did_you_mean(name, names()) {
+            Some(hint) => error.hint(hint),
+            None => error,
+        })
+    }
+}
+
 /// Gives a table whose rows are right what the spec says about it now, in a commit of its own. Nothing happens when it
 /// says so already.
 ///
@@ -30,5 +51,5 @@ pub(crate) async fn tell(held: Option<&Table>, about: &About, description: &str,
     let Some(table) = held else { return Ok(()) };
     let app = format!("{}:properties", table.name());
     let (properties, columns) = (&about.properties, &about.column_descriptions);
-    table.clone().set_properties(properties, Some(description), columns, &app, &ctx.run).await
+    table.clone().alter(properties, Some(description), columns, &app, &ctx.run).await
 }

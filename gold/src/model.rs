@@ -193,6 +193,7 @@ impl Computing<'_> {
         let plan = self.plan;
         let session = self.lake.query_session()?;
         let result = Computation::plan(&session, plan, sources).await?;
+        plan.about.check(&plan.table, &result.schema)?;
         let definition = Definition {
             partition_by: plan.partition_by.clone(),
             description: Some(plan.described()),

@@ -87,8 +87,6 @@ struct Waiting {
     events: Vec<Event>,
     /// Events written so far; the number of the next event and the version of the next transaction follow from it.
     written: i64,
-    /// The first and the last version of the event log by our hand.
-    versions: Option<(u64, u64)>,
 }
 
 impl Events {
@@ -141,22 +139,14 @@ impl Events {
             return Ok(());
         }
         let last = written + i64::try_from(events.len()).unwrap_or(i64::MAX);
-        let version = redoing(lake.clock(), async || self.append(lake, &events, written, last).await).await?;
+        redoing(lake.clock(), async || self.append(lake, &events, written, last).await).await?;
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.events.drain(..events.len());
         waiting.written = last;
-        waiting.versions = Some((waiting.versions.map_or(version, |(first, _)| first), version));
         Ok(())
     }
 
-    /// True when what was written has brought the event log past a version that `every` divides. Of many runs, wherever
-    /// they are, one in so many finds that.
-    pub fn passed(&self, every: u64) -> bool {
-        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.versions.is_some_and(|(first, last)| first.saturating_sub(1) / every < last / every)
-    }
-
-    async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<u64> {
+    async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<()> {
         let properties = vec![(KNOWN_FOR.0.to_owned(), KNOWN_FOR.1.to_owned())];
         let definition = Definition { properties, ..Definition::new(schema()) };
         let mut table = lake.create_or_open(&TableName::event_log(), &definition).await?;
@@ -173,7 +163,7 @@ impl Events {
             metrics: BTreeMap::from([("numOutputRows", written.rows)]),
             run: self.0.run.clone(),
         };
-        table.commit(commit).await.map(Outcome::version)
+        table.commit(commit).await.map(|_: Outcome| ())
     }
 }
 

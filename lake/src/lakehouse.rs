@@ -140,14 +140,16 @@ impl Lake {
         Ok(())
     }
 
-    /// Removes a table with all its files. Its log goes first: from then on there is no table.
+    /// Removes a table with all its files. Its log goes first, from the newest entry on: what is left of it, should the
+    /// machine stop, is an older version, until there is no table.
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when a file cannot be removed.
     pub async fn remove_table(&self, name: &TableName) -> Result<()> {
         let (store, folder) = (self.root_of(name.layer).store(), name.folder());
         for folder in [format!("{folder}/_delta_log"), folder] {
-            let files: Vec<_> = store.list(Some(&folder.as_str().into())).try_collect().await?;
+            let mut files: Vec<_> = store.list(Some(&folder.as_str().into())).try_collect().await?;
+            files.sort_by(|one, other| other.location.cmp(&one.location));
             for file in files {
                 match store.delete(&file.location).await {
                     Ok(()) | Err(object_store::Error::NotFound { .. }) => {}

@@ -78,11 +78,12 @@ impl Listing {
             let Some(name) = name.to_str().filter(|name| is_plain(name) || is_unfinished(name)) else {
                 return Ok(None);
             };
-            if !entry.file_type()?.is_file() {
-                return Ok(None);
-            }
+            // Some file systems do not tell the type with the name, and it would be asked for.
             if name <= self.after.as_str() || is_unfinished(name) {
                 continue;
+            }
+            if !entry.file_type()?.is_file() {
+                return Ok(None);
             }
             let about = match entry.metadata() {
                 Ok(about) => about,

@@ -19,7 +19,7 @@ use crate::error::{Context, Result};
 use crate::log;
 use crate::names::TableName;
 
-/// Data files that all kept states may have together: about 1 KiB of memory each.
+/// Data files that all kept states may have together: for each its path and its statistics are in memory.
 const FILES_MAX: usize = 50_000;
 
 /// The states of tables that were opened.
@@ -70,10 +70,8 @@ impl Opened {
         let mut delta = unloaded;
         // The checkpoint is looked at before the log is read: one that comes in between makes the next opening read it again.
         let checkpoint = log.checkpoint().await.context(doing)?;
-        let is_there = checkpoint.is_some()
-            || log.entry(0).await.context(doing)?.is_some()
-            || delta.verify_deltatable_existence().await.context(doing)?;
-        if !is_there {
+        let is_there = log.entry(0).await.context(doing)?.is_some();
+        if !is_there && !delta.verify_deltatable_existence().await.context(doing)? {
             self.states().kept.remove(name);
             return Ok(None);
         }
@@ -96,6 +94,10 @@ impl Opened {
             if delta.update_state().await.is_err() {
                 return Ok(None);
             }
+            // A table that was made anew meanwhile has other entries.
+            if log.entry(version).await?.as_ref() != Some(&marks.entry) {
+                return Ok(None);
+            }
             self.keep(name, log, &delta, checkpoint).await?;
         }
         Ok(Some(delta))
@@ -113,17 +115,21 @@ impl Opened {
 
     /// Keeps a state, and gives up those that were used longest ago when there are too many files.
     async fn keep(&self, name: &TableName, log: &Log, delta: &DeltaTable, checkpoint: Option<Mark>) -> Result<()> {
-        let entry = log.entry(delta.version().unwrap_or_default()).await?;
-        let files = delta.snapshot()?.log_data().num_files();
+        let version = delta.version().unwrap_or_default();
+        let state = delta.snapshot()?;
+        let read = state.version_timestamp(version);
+        let is_read = |entry: &Mark| read.is_none_or(|read| read == entry.0.last_modified.timestamp_millis());
+        let entry = log.entry(version).await?.filter(is_read);
+        let files = state.log_data().num_files();
         let mut states = self.states();
         states.uses += 1;
         let used = states.uses;
         match entry {
-            Some(entry) => {
+            Some(entry) if files <= FILES_MAX => {
                 let marks = Marks { entry, checkpoint };
                 states.kept.insert(name.clone(), Kept { delta: delta.clone(), marks, files, used });
             }
-            None => drop(states.kept.remove(name)),
+            _ => drop(states.kept.remove(name)),
         }
         while states.kept.values().map(|kept| kept.files).sum::<usize>() > FILES_MAX {
             let oldest = states.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(name, _)| name.clone());

@@ -1,20 +1,21 @@
 //! Upkeep when it is due: which tables would gain from what, and doing it, as long as the budget lasts.
 //!
-//! What is due follows from the tables as they are, not from when something was done last, so upkeep that was cut short goes
-//! on the next time. All of it may happen beside writers. Small files and deleted rows are
-//! looked for after each run, in the tables that it has changed; folders and logs, which must be listed, once a day or once a
-//! window.
+//! What is due follows from the tables as they are, so upkeep that was cut short goes on the next time. All of it may happen
+//! beside writers. Small files and deleted rows are looked for after each run, in the tables that it has changed; folders
+//! and logs, which must be listed, once a day or once a window.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use chrono::NaiveTime;
 use lake::log::{LogFiles, clean, look};
 use lake::optimize::{Figures, Optimize};
 use lake::report::{counted, size, thousands};
+use lake::rounds::{Each, Round};
 use lake::run::RunContext;
 use lake::spec::{Duration, Maintenance};
 use lake::vacuum::{Leftover, leftovers, remove, retention};
-use lake::{Error, Lake, Layer, Result, Table, TableName, rounds};
+use lake::{Error, Lake, Layer, Result, Retry, RunId, Table, TableName};
 use serde_json::{Value, json};
 
 use crate::spec::Project;
@@ -230,8 +231,8 @@ pub(crate) async fn after_run(project: &Project, lake: &Lake, changed: &BTreeSet
 ///
 /// Folders and logs must be listed, so that is done by the first run of each day, and where upkeep has a window by the first
 /// run in it. What was left, because the budget was over or the run was stopped, is done by the next run. Each run adds
-/// small files to the tables of the program, so one in so many looks at their newest versions, whichever has brought the
-/// event log past the next of its versions that [`OWN_EVERY`] divides.
+/// small files to the tables of the program, so one in so many looks at their newest versions, by the versions of the event
+/// log.
 pub(crate) async fn now_and_then(project: &Project, lake: &Lake, context: &RunContext) -> bool {
     let mut told = Vec::new();
     if !context.stop.is_raised()
@@ -251,20 +252,45 @@ async fn round(project: &Project, lake: &Lake, context: &RunContext, told: &mut 
     let tables = lake.tables().await?;
     let (own, others): (Vec<TableName>, Vec<TableName>) = tables.into_iter().partition(is_own);
     let others = others.into_iter().filter(|name| is_looked_after(project, name)).collect();
-    for (kind, begin, tables) in [("own", Some(day), &own), ("tables", opened, &others)] {
+    for (kind, begin, mut tables) in [("own", Some(day), own.clone()), ("tables", opened, others)] {
         let Some(begin) = begin else { continue };
-        if rounds::is_due(lake, kind, begin).await? {
-            let looked = maintain(project, lake, tables, Depth::Folder, false, context).await;
-            let is_done = !context.stop.is_raised() && looked.iter().all(|one| !one.is_left);
-            told.extend(looked);
-            if is_done {
-                rounds::done(lake, kind, begin, &context.run).await?;
-            }
-        } else if kind == "own" && context.events.passed(OWN_EVERY) {
-            told.extend(maintain(project, lake, tables, Depth::Log, false, context).await);
+        let Some(round) = Round::due(lake, kind, Each::Period { begin, now }).await? else { continue };
+        // Where the budget is too short for all, each table is the first some time.
+        start_anywhere(&mut tables, &context.run);
+        let mut looked = maintain(project, lake, &tables, Depth::Folder, false, context).await;
+        again(project, lake, &mut looked, context).await;
+        let is_done = !context.stop.is_raised() && looked.iter().all(|one| !one.is_left);
+        told.extend(looked);
+        if is_done {
+            round.done(lake, &context.run).await?;
         }
     }
+    if let Some(round) = Round::due(lake, "small", Each::Versions(OWN_EVERY)).await? {
+        told.extend(maintain(project, lake, &own, Depth::Log, false, context).await);
+        round.done(lake, &context.run).await?;
+    }
     Ok(())
+}
+
+/// Puts the tables into an order that begins at another one in each run.
+fn start_anywhere(tables: &mut [TableName], run: &RunId) {
+    let mut hasher = DefaultHasher::new();
+    run.as_str().hash(&mut hasher);
+    let first = hasher.finish() % (tables.len() as u64).max(1);
+    tables.rotate_left(usize::try_from(first).unwrap_or_default());
+}
+
+/// Tries those once more that failed for a reason that passes: the next round may be a week away.
+async fn again(project: &Project, lake: &Lake, looked: &mut [Maintained], context: &RunContext) {
+    for one in looked {
+        if one.error.as_ref().is_some_and(|error| error.retry() != Retry::Never) {
+            let tried = maintain(project, lake, std::slice::from_ref(&one.name), Depth::Folder, false, context).await;
+            let mut done = std::mem::take(&mut one.done);
+            *one = tried.into_iter().next().unwrap_or_else(|| Maintained::new(&one.name));
+            done.append(&mut one.done);
+            one.done = done;
+        }
+    }
 }
 
 /// Records what was done, and what failed.

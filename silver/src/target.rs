@@ -111,7 +111,7 @@ impl Refinement<'_> {
             return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
         }
         let app = format!("{}:properties", self.plan.table);
-        table.set_properties(&self.plan.properties, None, &[], &app, &self.ctx.run).await?;
+        table.alter(&self.plan.properties, None, &[], &app, &self.ctx.run).await?;
         let app = format!("{}:vectors", self.plan.table);
         table.allow_deletion_vectors(self.plan.deletion_vectors, &app, &self.ctx.run).await?;
         self.set_rules(&mut table).await?;

@@ -6,6 +6,7 @@ use deltalake::DeltaTable;
 use deltalake::kernel::transaction::CommitProperties;
 use deltalake::kernel::{Action, Add, CommitInfo};
 use deltalake::protocol::SaveMode;
+use object_store::ObjectStoreExt;
 use serde_json::json;
 
 use super::described::described;
@@ -13,6 +14,7 @@ use crate::clock::Clock;
 use crate::columns;
 use crate::error::{Error, Result};
 use crate::fault;
+use crate::log;
 use crate::names::TableName;
 use crate::table::{Definition, Table, delta_schema};
 
@@ -26,6 +28,7 @@ const CHECKPOINTS: (&str, &str) = ("delta.checkpointInterval", "10");
 /// # Errors
 /// Any error, also when another writer made the table first: the caller looks for it afterwards.
 pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Definition, clock: &Clock) -> Result<()> {
+    forget_checkpoint(&delta).await?;
     let descriptions = definition.column_descriptions.iter().cloned().collect();
     let columns: Vec<_> = delta_schema(&described(&definition.schema, &descriptions))?.fields().cloned().collect();
     let is_asked = definition.properties.iter().any(|(key, _)| key == CHECKPOINTS.0);
@@ -53,6 +56,7 @@ pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Def
 /// # Errors
 /// As [`create`].
 pub(crate) async fn create_of(delta: DeltaTable, name: &TableName, of: &Table, files: Vec<Add>) -> Result<()> {
+    forget_checkpoint(&delta).await?;
     let snapshot = of.delta().snapshot()?;
     let own = |key: &str| key.starts_with("lakehouse.") && key != columns::SNAPSHOT_DAYS;
     let properties = of.properties()?.iter().filter(|(key, _)| !own(key));
@@ -79,6 +83,15 @@ pub(crate) async fn create_of(delta: DeltaTable, name: &TableName, of: &Table, f
         .await
         .map_err(Error::from)?;
     fault::after_commit("table_created")
+}
+
+/// Removes the pointer to a checkpoint of a table that was there before and was not removed as a whole: the new one could
+/// not be read with it.
+async fn forget_checkpoint(delta: &DeltaTable) -> Result<()> {
+    match delta.object_store().delete(&log::last_checkpoint().into()).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What the table's history shows, with the parameters that Delta gives to it.

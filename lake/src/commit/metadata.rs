@@ -36,7 +36,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::commit`].
-    pub async fn set_properties(
+    pub async fn alter(
         &mut self,
         properties: &[(String, String)],
         description: Option<&str>,

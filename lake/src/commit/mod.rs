@@ -148,7 +148,9 @@ impl Table {
                 return Ok(settled(self, before.0, &commit).await);
             }
             let moved = before.0 != self.version();
-            let fits = commit.blind_append && before.1 == Standing::of(self)?;
+            // What describes a table was made from what it said before.
+            let is_rows = !commit.actions.iter().any(|action| matches!(action, Action::Metadata(_)));
+            let fits = commit.blind_append && is_rows && before.1 == Standing::of(self)?;
             let (error, again) = match error.retry() {
                 Retry::Redo => (error, fits),
                 Retry::AfterBackoff if moved && !fits => {

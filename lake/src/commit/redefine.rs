@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::table::{Definition, Table};
 
 /// The action that makes `table` what `definition` says; `None` when it is that already. Properties, and
-/// descriptions of columns, that the definition does not name stay as they are.
+/// descriptions of columns, that the definition does not name stay as they are; those of columns that it does not have
+/// are left out.
 ///
 /// Unlike [`evolve`](super::evolve) this may drop columns, change their types and change the partitioning: the commit
 /// must then remove every file and add new ones, written by
@@ -20,10 +21,13 @@ use crate::table::{Definition, Table};
 pub fn redefine(table: &Table, definition: &Definition) -> Result<Option<Action>> {
     let held = table.delta().snapshot()?.metadata();
     let (properties, descriptions) = (table.properties()?, table.column_descriptions()?);
+    let is_said = |(column, text): &(String, String)| {
+        definition.schema.field_with_name(column).is_err() || descriptions.get(column) == Some(text)
+    };
     let same = table.schema().fields() == definition.schema.fields()
         && held.partition_columns() == definition.partition_by.as_slice()
         && definition.description.as_deref().is_none_or(|text| held.description() == Some(text))
-        && definition.column_descriptions.iter().all(|(column, text)| descriptions.get(column) == Some(text))
+        && definition.column_descriptions.iter().all(is_said)
         && definition.properties.iter().all(|(key, value)| properties.get(key) == Some(value));
     if same {
         return Ok(None);

@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer, de};
 use super::scalars::Duration;
 use super::schedule::Schedule;
 
+const DAY_MINUTES: i64 = 24 * 60;
+
 /// When something may be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
@@ -61,8 +63,9 @@ impl Window {
                 };
                 // A clock that is put forward over the begin: it is open from the end of the gap on.
                 let begin = begin?.and_time(*from);
-                let begin = begin.and_local_timezone(zone).earliest().map(|begin| begin.with_timezone(&Utc));
-                Some(begin.map_or(at, |begin| begin.min(at)))
+                let mut minutes = (0..=DAY_MINUTES).map(|minute| begin + TimeDelta::minutes(minute));
+                let begin = minutes.find_map(|minute| minute.and_local_timezone(zone).earliest());
+                Some(begin.map_or(at, |begin| begin.with_timezone(&Utc).min(at)))
             }
             Times::Cron { pattern, duration } => {
                 let begin = Schedule::new(pattern, zone).ok().and_then(|schedule| schedule.last(at))?;
@@ -219,9 +222,10 @@ mod tests {
         assert_eq!(since("22:00-05:00", "2024-07-01T22:00:00Z"), Some(at("2024-07-01T22:00:00Z")));
         let lisbon = "02:00-06:00 Europe/Lisbon";
         assert_eq!(since(lisbon, "2024-07-01T03:00:00Z"), Some(at("2024-07-01T01:00:00Z")));
-        // There was no half past one that night.
-        let gap = "2024-03-31T01:15:00Z";
-        assert_eq!(since("01:30-03:00 Europe/Lisbon", gap), Some(at(gap)));
+        // There was no half past one that night: at one it was two.
+        for moment in ["2024-03-31T01:15:00Z", "2024-03-31T01:45:00Z"] {
+            assert_eq!(since("01:30-03:00 Europe/Lisbon", moment), Some(at("2024-03-31T01:00:00Z")), "{moment}");
+        }
         let window: Window = serde_json::from_str(r#"{"cron": "0 22 * * SAT", "duration": "4h"}"#).expect("a window");
         assert_eq!(window.opened(at("2024-07-07T01:59:59Z"), Tz::UTC), Some(at("2024-07-06T22:00:00Z")));
     }

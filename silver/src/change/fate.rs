@@ -15,10 +15,27 @@ pub(super) const NO_ROW: &str = "no_row";
 
 /// Why a record is refused.
 pub(super) struct Reason {
+    /// The rule, as quarantine names it: `cast`, `null_key`.
     pub(super) kind: &'static str,
+    /// What is wrong, for a person.
     pub(super) text: String,
+    /// The column or the path in the record.
     pub(super) column: Option<String>,
+    /// The value as it came.
     pub(super) value: Option<String>,
+}
+
+/// Refuses a record that was to do something: the first reason stands.
+pub(super) fn reject(
+    fate: &mut Fate,
+    kind: &'static str,
+    text: String,
+    column: Option<&String>,
+    value: Option<String>,
+) {
+    if matches!(fate, Fate::Upsert | Fate::Delete | Fate::Truncate) {
+        *fate = Fate::Rejected(Reason { kind, text, column: column.cloned(), value });
+    }
 }
 
 /// A value that does not fit; the column and the value of the first stand, the reason names each.
@@ -37,17 +54,4 @@ pub(super) fn reject_value(fate: &mut Fate, text: String, column: &str, value: O
 /// True for a record that is refused.
 pub(super) fn is_rejected(fate: &Fate) -> bool {
     matches!(fate, Fate::Rejected(_))
-}
-
-/// Refuses a record that was to do something: the first reason stands.
-pub(super) fn reject(
-    fate: &mut Fate,
-    kind: &'static str,
-    text: String,
-    column: Option<&String>,
-    value: Option<String>,
-) {
-    if matches!(fate, Fate::Upsert | Fate::Delete | Fate::Truncate) {
-        *fate = Fate::Rejected(Reason { kind, text, column: column.cloned(), value });
-    }
 }

@@ -203,7 +203,14 @@ impl Decoder {
         let around = viewed.record_columns();
         records.extend(around.columns);
         let mut fates = self.operations(&prepared, &restored, &records, &viewed)?;
-        if fates.iter().any(|fate| matches!(fate, Fate::Upsert | Fate::Rejected(Reason { kind: NO_ROW, .. }))) {
+        let paths = &self.plan.paths;
+        let keys_elsewhere = paths.before.is_some() || paths.delete_row.is_some();
+        let asks_row = |fate: &Fate| match fate {
+            Fate::Upsert | Fate::Rejected(Reason { kind: NO_ROW, .. }) => true,
+            Fate::Delete => !keys_elsewhere,
+            _ => false,
+        };
+        if fates.iter().any(asks_row) {
             self.view.needs_row(&self.plan)?;
         }
         let rows = viewed.row_columns(|row| matches!(fates[row], Fate::Delete));
