@@ -132,6 +132,7 @@ async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printe
     let plans = L::compile(&document, &header, &mut problems);
     let plans = problems.finish(plans)?;
     let lake = header.lake(document.folder(), Clock::of_program())?;
+    lake.open_ahead([TableName::event_log()]);
     let place = Place { lake, header, folder: document.folder().to_owned() };
     let context = RunContext::new(&place.lake);
     let (spec, span) = (spec.display().to_string(), context.span());

@@ -61,6 +61,7 @@ use crate::write::Rows;
 /// [`ErrorKind::Query`] when the query cannot be planned or computed or its result is no table,
 /// [`ErrorKind::Table`] when the table is something else, [`ErrorKind::Conflict`] when the work must be done again.
 pub(crate) async fn refresh(lake: &Lake, plan: &ModelPlan, ctx: &RunContext) -> Result<TaskReport> {
+    lake.open_ahead(plan.sources.iter().cloned());
     let held_table = lake.table(&plan.table).await?;
     let mut sources = Vec::new();
     for name in &plan.sources {

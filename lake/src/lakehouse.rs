@@ -262,6 +262,15 @@ impl Lake {
         newest.map(|delta| self.loaded(name, delta)).transpose()
     }
 
+    /// Begins to open tables that will be asked for soon, side by side and beside what the caller does; those that are
+    /// known are left alone. What goes wrong is told to who asks for the table.
+    pub fn open_ahead(&self, names: impl IntoIterator<Item = TableName>) {
+        for name in names.into_iter().filter(|name| !self.0.opened.has(name)) {
+            let lake = self.clone();
+            tokio::spawn(async move { drop(lake.table(&name).await) });
+        }
+    }
+
     /// The newest version of a table that must exist.
     ///
     /// # Errors

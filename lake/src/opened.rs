@@ -7,7 +7,7 @@
 //! (entries before a checkpoint may be cleaned away, and it may be the state of a table that was removed and made anew).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use deltalake::DeltaTable;
 use deltalake::logstore::ObjectStoreRef;
@@ -29,6 +29,8 @@ pub(crate) struct Opened(Mutex<States>);
 #[derive(Debug, Default)]
 struct States {
     kept: HashMap<TableName, Kept>,
+    /// Held while a table is read from anew, so that several who ask for it have it read once.
+    turns: HashMap<TableName, Arc<tokio::sync::Mutex<()>>>,
     /// Counts the uses, to tell which state was used last.
     uses: u64,
 }
@@ -67,16 +69,33 @@ impl Opened {
         if let Some(delta) = self.known(name, &log).await.context(doing)? {
             return Ok(Some(delta));
         }
+        let turn = Arc::clone(self.states().turns.entry(name.clone()).or_default());
+        let turn = turn.lock().await;
+        if let Some(delta) = self.known(name, &log).await.context(doing)? {
+            return Ok(Some(delta));
+        }
+        let delta = self.read(name, &log, unloaded).await.context(doing)?;
+        drop(turn);
+        Ok(delta)
+    }
+
+    /// True when something is kept of a table.
+    pub(crate) fn has(&self, name: &TableName) -> bool {
+        self.states().kept.contains_key(name)
+    }
+
+    /// The newest version, from nothing.
+    async fn read(&self, name: &TableName, log: &Log, unloaded: DeltaTable) -> Result<Option<DeltaTable>> {
         let mut delta = unloaded;
         // The checkpoint is looked at before the log is read: one that comes in between makes the next opening read it again.
-        let checkpoint = log.checkpoint().await.context(doing)?;
-        let is_there = log.entry(0).await.context(doing)?.is_some();
-        if !is_there && !delta.verify_deltatable_existence().await.context(doing)? {
+        let checkpoint = log.checkpoint().await?;
+        let is_there = log.entry(0).await?.is_some();
+        if !is_there && !delta.verify_deltatable_existence().await? {
             self.states().kept.remove(name);
             return Ok(None);
         }
-        delta.load().await.context(doing)?;
-        self.keep(name, &log, &delta, checkpoint).await.context(doing)?;
+        delta.load().await?;
+        self.keep(name, log, &delta, checkpoint).await?;
         Ok(Some(delta))
     }
 

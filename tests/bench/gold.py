@@ -86,6 +86,7 @@ def make(folder, programs, rows, changes):
     """A lake with the tables and all gold tables, and a change of each that gold has not seen; its size."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute  # noqa: F401
     dice = np.random.default_rng(7)
     days, customers = folder / "landing" / "days", folder / "landing" / "customers"
     days.mkdir(parents=True)

@@ -85,6 +85,7 @@ impl Which {
 /// else or the source cannot be read as it was, [`ErrorKind::Data`] when a key is there twice, [`ErrorKind::Conflict`]
 /// when the work must be done again.
 pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, which: &Which) -> Result<TaskReport> {
+    lake.open_ahead([plan.source.clone()]);
     let held_table = lake.table(&plan.table).await?;
     let source = match which {
         Which::Today(_) => ctx.pins.open(lake, &plan.source).await?,
