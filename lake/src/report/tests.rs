@@ -169,3 +169,14 @@ fn long_lines_are_wrapped_behind_their_word() {
     let long = "x".repeat(100);
     assert_eq!(wrapped("", 2, &format!("a {long}")), format!("a\n  {long}"), "a word is never cut");
 }
+
+#[test]
+fn a_command_stays_on_one_line() {
+    let command = "`silver rebuild orders --dry-run`";
+    let text = wrapped("hint: ", 6, &format!("{}then {command} says what would change", "word ".repeat(11)));
+    assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    assert!(text.contains(&format!("\n      {command} says")), "{text}");
+    let long = format!("a `{}`", "many words ".repeat(10));
+    assert!(wrapped("", 2, &long).lines().all(|line| line.len() <= WIDTH), "a long one is cut");
+    assert_eq!(wrapped("", 2, "an odd ` is no command"), "an odd ` is no command");
+}
