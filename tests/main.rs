@@ -35,6 +35,7 @@ mod logs;
 mod models;
 mod openings;
 mod optimize;
+mod outlook;
 mod paths;
 mod processes;
 mod quarantine;
