@@ -180,6 +180,13 @@ fn the_latest_run_is_the_one_that_began_last() {
     let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
     let listed: Vec<&str> = list.as_array().expect("runs").iter().filter_map(|run| run["run_id"].as_str()).collect();
     assert_eq!(listed, [ids[4].as_str(), &ids[3], &ids[2]]);
+    for (args, runs) in
+        [(&["list"][..], 5), (&["list", "--limit", "2"], 2), (&["--limit", "2", "list"], 2), (&["--limit", "2"], 2)]
+    {
+        let args: Vec<&str> = std::iter::once("runs").chain(args.iter().copied()).collect();
+        let list = project.orchestrator(&args).expect(0);
+        assert_eq!(ids.iter().filter(|id| list.stdout.contains(id.as_str())).count(), runs, "{}", list.story());
+    }
 }
 
 #[test]
