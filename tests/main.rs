@@ -19,6 +19,7 @@ mod concurrency;
 mod crash;
 mod dag;
 mod deploy;
+mod differences;
 mod examples;
 mod extracts;
 mod facts;
