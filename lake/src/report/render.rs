@@ -44,6 +44,11 @@ impl RunSummary {
         if self.refused() > 0 {
             out.push_str(REFUSED_HINT);
         }
+        let verb = if self.still_refused() == 1 { "stays" } else { "stay" };
+        if self.still_refused() > 0 {
+            let files = counted(self.still_refused(), "file");
+            let _ = writeln!(out, "{files} {verb} refused: `orchestrator runs show latest` says which and why");
+        }
         let told = secrets::redacted(&out[before..]).into_owned();
         out.replace_range(before.., &told);
         if out.len() > before {
@@ -183,16 +188,13 @@ fn remarks(out: &mut String, task: &TaskOutcome) {
         out.push_str(&indented_error(error, 2));
     }
     let Some(report) = &task.report else { return };
-    for new in [true, false] {
-        let files: Vec<_> = report.failed_files.iter().filter(|file| file.new == new).collect();
-        let word = if new { "refused" } else { "still refused" };
-        for file in files.iter().take(LISTED_MAX) {
-            let _ = writeln!(out, "{name} {word} the file {}", file.path);
-            out.push_str(&lines(&file.reason, 2));
-        }
-        if files.len() > LISTED_MAX {
-            let _ = writeln!(out, "{name} {word} {} more files", files.len() - LISTED_MAX);
-        }
+    let files: Vec<_> = report.failed_files.iter().filter(|file| file.new).collect();
+    for file in files.iter().take(LISTED_MAX) {
+        let _ = writeln!(out, "{name} refused the file {}", file.path);
+        out.push_str(&lines(&file.reason, 2));
+    }
+    if files.len() > LISTED_MAX {
+        let _ = writeln!(out, "{name} refused {} more files", files.len() - LISTED_MAX);
     }
     for note in report.notes.iter().take(LISTED_MAX) {
         let _ = writeln!(out, "{name}: {note}");

@@ -70,8 +70,6 @@ gold.daily_sales             skipped        -        -        -       -
 
 bronze.orders_cdc refused the file orders/b.csv
   not UTF-8
-bronze.orders_cdc still refused the file orders/a.csv
-  not UTF-8
 bronze.orders_cdc: column `channel` was added
 silver.web_orders failed after 3 attempts
   error: committing silver.web_orders
@@ -80,6 +78,7 @@ silver.web_orders failed after 3 attempts
 gold.daily_sales skipped: silver.web_orders failed
 hint: land a mended file in its place, or mend the spec and run
       `bronze reingest --files PATH`
+1 file stays refused: `orchestrator runs show latest` says which and why
 
 run 20240501T101500-1f2e3d4c:
   6 tasks, 3 changed, 1 failed, 1 skipped, 1 file refused, 3,100 rows in,
