@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::support::program;
 use crate::support::project::{Project, files_below, summary_of};
 
 const SPEC: &str = "
@@ -229,4 +230,45 @@ fn a_date_is_for_snapshots() {
     assert!(later.stderr.contains("2999-01-01 is to come"), "{}", later.story());
     project.orchestrator(&["run", "--date", "yesterday"]).expect(2);
     assert!(!project.exists("bronze.a_feed"), "nothing was run");
+}
+
+/// Lines that are wider than a terminal.
+fn wide(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.chars().count() > 80).collect()
+}
+
+#[test]
+fn help_fits_a_terminal() {
+    let project = two_chains();
+    let commands: [(&str, &[&str]); 4] = [
+        ("bronze", &["", "run", "reingest"]),
+        ("silver", &["", "run", "account", "verify", "rebuild"]),
+        ("gold", &["", "run", "snapshot", "as-of", "check", "explain", "verify", "rebuild"]),
+        ("orchestrator", &["", "run", "runs", "table", "table diff", "dry-run", "quarantine", "init"]),
+    ];
+    for (program, commands) in commands {
+        for command in commands {
+            let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+            let help = program::run(program, project.path(), &args, None).expect(0).stdout;
+            assert_eq!(wide(&help), [""; 0], "{program} {command}");
+        }
+    }
+}
+
+#[test]
+fn hints_fit_a_terminal() {
+    let project = two_chains();
+    project.land("a/2.csv", b"id,name,amount,ts\nx,,1,2024-05-01T10:00:00Z\n", None);
+    project.run();
+    project.respec(
+        &SPEC.replace("id: bigint not null, name: string, amount", "id: string not null, name: bigint, amount"),
+    );
+    let run = project.orchestrator(&["run"]).expect(1);
+    assert!(run.stdout.contains("\n  hint: ") && run.stdout.contains("`silver rebuild a`"), "{}", run.story());
+    assert_eq!(wide(&run.stdout), [""; 0], "{}", run.story());
+    let list = project.orchestrator(&["quarantine", "list"]).expect(0);
+    assert!(list.stdout.contains("\n  next: "), "{}", list.story());
+    assert_eq!(wide(&list.stdout), [""; 0], "{}", list.story());
+    let none = project.orchestrator(&["quarantine", "show", "--file", "nothing.csv"]).expect(0);
+    assert_eq!(wide(&none.stdout), [""; 0], "{}", none.story());
 }

@@ -95,6 +95,18 @@ fn a_spec_about_plain_files_has_types_keys_sequence_and_deletes() {
 }
 
 #[test]
+fn a_column_that_is_nearly_one_of_numbers_is_told() {
+    let project = without_spec();
+    let rows: String = (1..40).map(|id| format!("{id},{id}.50\n")).collect();
+    project.land("orders.csv", format!("order_id,amount\n{rows}40,n/a\n").as_bytes(), None);
+    let spec = guessed(&project);
+    let told = "      # 39 of 40 values are numbers; the first that is not: `n/a`\n      amount: string\n";
+    assert!(spec.contains(told), "{spec}");
+    let columns = spec.split("    columns:\n").nth(1).expect("columns").split("\ngold:").next().expect("columns");
+    assert!(columns.lines().all(|line| line.chars().count() <= 80), "{spec}");
+}
+
+#[test]
 fn a_spec_about_the_sample_of_this_repository_makes_its_tables() {
     let example = Project::example();
     example.run();

@@ -163,8 +163,16 @@ fn a_refused_file_is_told_as_one_everywhere() {
     for outcome in [run, runs, status, repair] {
         assert!(outcome.stdout.lines().all(|line| line.chars().count() <= 80), "{}", outcome.story());
     }
-    // A run with nothing new is well again.
-    project.run();
+    // A run with nothing new is well again, and says in a line that the file stays refused.
+    let versions = project.versions();
+    let again = project.orchestrator(&["run"]).expect(0);
+    let told = "1 file stays refused: `orchestrator runs show latest` says which and why\n";
+    assert!(again.stdout.starts_with(told) && again.stdout.lines().count() == 3, "{}", again.story());
+    let shown = project.orchestrator(&["runs", "show", "latest"]).expect(0).stdout;
+    assert!(shown.contains("bronze.a_feed: refused by earlier runs\n    a/2.csv: "), "{shown}");
+    assert_eq!(project.versions(), versions);
+    let summary = project.run();
+    assert_eq!((summary.refused().len(), summary.task("bronze.a_feed").failed_files.len()), (0, 1));
     let runs = project.orchestrator(&["runs", "--limit", "1"]).expect(0);
     assert!(runs.stdout.contains("  up to date"), "{}", runs.story());
 }
@@ -180,6 +188,13 @@ fn the_latest_run_is_the_one_that_began_last() {
     let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
     let listed: Vec<&str> = list.as_array().expect("runs").iter().filter_map(|run| run["run_id"].as_str()).collect();
     assert_eq!(listed, [ids[4].as_str(), &ids[3], &ids[2]]);
+    for (args, runs) in
+        [(&["list"][..], 5), (&["list", "--limit", "2"], 2), (&["--limit", "2", "list"], 2), (&["--limit", "2"], 2)]
+    {
+        let args: Vec<&str> = std::iter::once("runs").chain(args.iter().copied()).collect();
+        let list = project.orchestrator(&args).expect(0);
+        assert_eq!(ids.iter().filter(|id| list.stdout.contains(id.as_str())).count(), runs, "{}", list.story());
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ async fn leave_existing(
 }
 
 /// A folder that had files and is not there is more likely a mount that is missing than a source that has ended.
-fn gone(plan: &SourcePlan) -> Error {
+pub(crate) fn gone(plan: &SourcePlan) -> Error {
     let message = format!("the folder `{}` of {} is gone: files were taken from it before", plan.folder, plan.table);
     Error::new(ErrorKind::File, message)
         .hint("mount it, or make it again; a source that has ended is taken off the spec")

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lake::{Lake, Result, Root};
+use lake::{Error, Lake, Result, Root};
 
 use crate::append::{Target, sorted};
 use crate::discover::{FoundFile, discover};
 use crate::ledger::Ledger;
 use crate::plan::SourcePlan;
-use crate::run::storage_inside;
+use crate::run::{gone, storage_inside};
 
 /// What a run of a source would take.
 #[derive(Debug, Default)]
@@ -23,6 +23,10 @@ pub struct Waiting {
     pub refused: Vec<String>,
     /// True when the folder of the source is not there.
     pub missing: bool,
+    /// Why a run would fail before it takes anything: the table cannot be what the spec asks for.
+    pub unfit: Option<Error>,
+    /// Why a run would fail that reads where the spec says: the folder had files and is gone.
+    pub gone: Option<Error>,
 }
 
 /// Looks at the landing zone and the ledger, and changes nothing. Files that are still settling are not waited for.
@@ -31,7 +35,8 @@ pub struct Waiting {
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when a store fails.
 pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<Waiting> {
     let ledger = Ledger::open(lake, plan.source()).await?;
-    let done = Target::open(lake, &plan.table).await?.done().await?;
+    let target = Target::open(lake, &plan.table).await?;
+    let done = target.done().await?;
     let at_once = SourcePlan { settle: Duration::ZERO, ..plan.clone() };
     let skip = storage_inside(lake.root(), landing)?;
     let found = discover(landing, &at_once, skip.as_deref(), lake.clock(), None, |file| ledger.knows(file)).await?;
@@ -47,5 +52,7 @@ pub async fn waiting(lake: &Lake, landing: &Root, plan: &SourcePlan) -> Result<W
         refused: paths(&found.known, &|file| ledger.failure(file).is_some()),
         new,
         missing: found.missing,
+        unfit: target.check(&plan.schema).err(),
+        gone: (found.missing && ledger.planned() > 0).then(|| gone(plan)),
     })
 }

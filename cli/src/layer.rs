@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, error_text, many, record};
+use lake::report::{EXIT_DONE, EXIT_FAILED, RunSummary, TaskOutcome, TaskReport, WIDTH, error_text, many, record};
 use lake::run::{RunContext, task_span};
 use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
@@ -81,6 +81,7 @@ pub struct Place {
 }
 
 #[derive(Debug, Parser)]
+#[command(max_term_width = WIDTH)]
 struct Cli<E: Subcommand> {
     /// The spec
     #[arg(long, global = true, env = "PIPELINES_SPEC", default_value = "pipelines.yaml", value_name = "FILE")]

@@ -4,12 +4,14 @@
 //! that a query reads, [`known`] plans it against their columns). [`run`](run()) brings one table up to date: a `model` is
 //! the result of a query, a `snapshot` the state of a table day by day. Both ask `recipe` whether there is something to
 //! do, and hand their rows to `publish`, which `write`s files and commits once; a model whose query allows it is refreshed
-//! by groups instead (`refresh`). [`explain`] and [`verify`] tell of a model how it follows its sources and whether it has.
+//! by groups instead (`refresh`). [`explain`] and [`verify`] tell of a model how it follows its sources and whether it has,
+//! [`row_keys`] which columns tell its rows apart.
 
 mod about;
 mod answer;
 mod checks;
 pub mod explain;
+mod keys;
 pub mod known;
 mod model;
 pub mod order;
@@ -26,6 +28,7 @@ pub mod spec;
 pub mod verify;
 mod write;
 
+pub use keys::row_keys;
 pub use known::check_models;
 pub use order::in_order;
 pub use plan::{Keys, ModelPlan, Plan, SnapshotPlan, compile};

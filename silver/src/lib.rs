@@ -5,8 +5,8 @@
 //! [`order`] and [`dedup`] keep the last change of each key, `sift` holds it against the table, where [`tombstones`] and
 //! `truncates` remember deletes, `settle` and `fold` put updates that do not send every column into the rows they meet
 //! and `history` folds tables that keep more than current rows, and [`refine`] counts every row and commits. [`rebuild`] makes a table anew in its place,
-//! [`restore`] says what taking it back means, [`verify`] asks whether it is right, and [`account`] what became of each
-//! file.
+//! [`restore`] says what taking it back means, [`waiting()`] what a run would take, [`verify`] asks whether it is right, and
+//! [`account`] what became of each file.
 
 pub mod account;
 pub mod change;
@@ -14,6 +14,7 @@ mod condition;
 pub mod dedup;
 pub mod expect;
 mod facts;
+mod fits;
 mod fold;
 mod generated;
 mod history;
@@ -37,8 +38,10 @@ mod target;
 pub mod tombstones;
 mod truncates;
 pub mod verify;
+mod waiting;
 pub mod written;
 
 pub use plan::{Arriving, TablePlan, compile};
 pub use refine::run;
 pub use replay::{reach, replay};
+pub use waiting::{Waiting, waiting};

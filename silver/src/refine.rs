@@ -110,7 +110,7 @@ impl Refinement<'_> {
         let after = match &table {
             Some(table) => {
                 self.end_rebuild(table).await?;
-                self.check_made_alike(table)?;
+                self.plan.check_made_alike(table)?;
                 table.txn_version(&self.app()).await?
             }
             None => None,
@@ -269,12 +269,7 @@ impl Refinement<'_> {
         if newest >= after {
             return Ok(());
         }
-        let message =
-            format!("{} has applied batch {after} of {source}, which ends with batch {newest}", self.plan.table);
-        Err(Error::new(ErrorKind::Table, message).hint(format!(
-            "{source} was made anew: build the table from what is there now with `silver rebuild {}`",
-            self.plan.table.name
-        )))
+        Err(self.plan.ahead_of_source(after, newest))
     }
 
     async fn nothing(&self, bronze: Option<&Table>, note: Option<String>) -> Result<TaskReport> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use lake::commit::Txn;
 use lake::rules::Rule;
 use lake::schema::{Evolution, evolution};
@@ -11,14 +11,11 @@ use lake::{Context, Error, ErrorKind, Result, Table, TableName, columns};
 
 use crate::change::Decoder;
 use crate::facts::{REBUILT_BEFORE, rebuilt};
+use crate::fits::IDENTITY;
 use crate::generated::rules;
-use crate::plan::Columns;
 use crate::refine::Refinement;
 use crate::tombstones::{Owner, Tombstones};
 
-/// The table property that holds keys and sequence.
-const IDENTITY: &str = "lakehouse.changes";
-/// What to do when a table cannot become what the spec asks for.
 /// The columns at most that get file statistics, as Delta has it by default.
 const STATS_COLUMNS_MAX: usize = 32;
 
@@ -79,8 +76,8 @@ impl Refinement<'_> {
         };
         let definition = definition.with_stats_columns(&self.stats_columns(&wanted));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
-        self.check_made_alike(&table)?;
-        self.check_no_new_generated(&table)?;
+        self.plan.check_made_alike(&table)?;
+        self.plan.check_no_new_generated(&table)?;
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {
@@ -95,21 +92,9 @@ impl Refinement<'_> {
                     return Err(Error::new(ErrorKind::Conflict, message));
                 }
             }
-            Evolution::Refused(problems) => {
-                let message =
-                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
-            }
+            Evolution::Refused(problems) => return Err(self.plan.refused(&problems)),
         }
-        if table.partition_columns()? != self.plan.partition_by {
-            let message = format!(
-                "{} is partitioned by {:?} and the spec says {:?}",
-                self.plan.table,
-                table.partition_columns()?,
-                self.plan.partition_by
-            );
-            return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
-        }
+        self.plan.check_partitions(&table)?;
         let app = format!("{}:properties", self.plan.table);
         table.alter(&self.plan.properties, None, &[], &app, &self.ctx.run).await?;
         let app = format!("{}:vectors", self.plan.table);
@@ -127,44 +112,6 @@ impl Refinement<'_> {
         let rules = rules(self.plan, &table.schema(), &self.lake.session()?)?;
         let app = format!("{}:rules", self.plan.table);
         table.set_rules(self.lake, &rules, &self.plan.keys, &app, &self.ctx.run).await
-    }
-
-    /// Refuses a generated column that is new to a table with rows: they lack what its expression gives.
-    fn check_no_new_generated(&self, table: &Table) -> Result<()> {
-        let is_new = |name: &str| table.schema().index_of(name).is_err();
-        let new = self.plan.generated.iter().find(|generated| is_new(&generated.name));
-        let Some(new) = new.filter(|_| table.file_count().is_ok_and(|files| files > 0)) else { return Ok(()) };
-        let message = format!("{} has rows, which lack the new generated column `{}`", self.plan.table, new.name);
-        Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()))
-    }
-
-    /// Refuses a table that was made by another plan, whether there is something new for it or not.
-    pub(crate) fn check_made_alike(&self, table: &Table) -> Result<()> {
-        let (held, wanted) = (table.property(IDENTITY)?, self.plan.identity());
-        if let Some(held) = held.filter(|held| *held != wanted) {
-            let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.plan.table);
-            return Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()));
-        }
-        let Columns::Declared(declared) = &self.plan.columns else { return Ok(()) };
-        let held = table.schema();
-        let is_ours = |name: &str| columns::is_silver_technical(name) || self.plan.kept.reserves(name);
-        let technical = held.fields().iter().filter(|field| is_ours(field.name()));
-        let technical = technical.map(|field| field.as_ref().clone());
-        let is_declared = |name: &str| declared.iter().any(|plan| plan.column.name.eq_ignore_ascii_case(name));
-        let joined = held
-            .fields()
-            .iter()
-            .filter(|field| self.plan.joining.is_some() && !is_ours(field.name()) && !is_declared(field.name()));
-        let joined = joined.map(|field| field.as_ref().clone());
-        let fields = declared.iter().map(|plan| plan.column.field()).chain(joined).chain(technical);
-        match evolution(&held, &Schema::new(fields.collect::<Vec<_>>())) {
-            Evolution::Refused(problems) => {
-                let message =
-                    format!("{} cannot take the columns of the spec: {}", self.plan.table, problems.join("; "));
-                Err(Error::new(ErrorKind::Table, message).hint(self.plan.rebuild_hint()))
-            }
-            Evolution::Same | Evolution::Add(_) => Ok(()),
-        }
     }
 
     /// Keys, sequence and batch first, then the other columns whose statistics can be trusted.

@@ -94,6 +94,16 @@ impl Shape {
     }
 }
 
+/// The columns of the result that no two rows have alike, as far as the query and the keys of its sources say so.
+///
+/// # Errors
+/// As [`Coverage::of`].
+pub(crate) fn told_apart(model: &ModelPlan, known: &Known) -> Result<Vec<String>> {
+    let plan = prepared(known.session(), known.plan(&model.query)?)?;
+    let places = unique(&plan, &model.source_keys).unwrap_or_default();
+    Ok(places.into_iter().map(|place| plan.schema().field(place).name().clone()).collect())
+}
+
 /// Subqueries become joins, and filters and join conditions go where they belong; all else stays as it is written.
 fn prepared(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan> {
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::render::{WIDTH, counted, duration, error_text, many, size, thousands, wrapped};
+pub use self::render::{WIDTH, counted, duration, error_text, indented_error, many, size, thousands, wrapped};
 pub use self::summary::{EXIT_DONE, EXIT_FAILED, EXIT_USAGE, RunSummary, TaskOutcome, TaskStatus, error_json};
 pub use crate::accounting::Figures;
 use crate::names::TableName;

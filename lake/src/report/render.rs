@@ -16,6 +16,9 @@ pub const WIDTH: usize = 80;
 /// Files, notes and the like that are listed for one task; more are counted.
 const LISTED_MAX: usize = 10;
 
+/// A command in backticks is kept on one line up to so many characters.
+const WORD_MAX: usize = 60;
+
 /// What to do about files that were refused.
 const REFUSED_HINT: &str =
     "hint: land a mended file in its place, or mend the spec and run\n      `bronze reingest --files PATH`\n";
@@ -40,6 +43,11 @@ impl RunSummary {
         self.skips(&mut out);
         if self.refused() > 0 {
             out.push_str(REFUSED_HINT);
+        }
+        let verb = if self.still_refused() == 1 { "stays" } else { "stay" };
+        if self.still_refused() > 0 {
+            let files = counted(self.still_refused(), "file");
+            let _ = writeln!(out, "{files} {verb} refused: `orchestrator runs show latest` says which and why");
         }
         let told = secrets::redacted(&out[before..]).into_owned();
         out.replace_range(before.., &told);
@@ -177,19 +185,16 @@ fn remarks(out: &mut String, task: &TaskOutcome) {
     if let Some(error) = &task.error {
         let attempts = if task.attempts > 1 { format!(" after {} attempts", task.attempts) } else { String::new() };
         let _ = writeln!(out, "{name} failed{attempts}");
-        out.push_str(&indent(&error_text(error)));
+        out.push_str(&indented_error(error, 2));
     }
     let Some(report) = &task.report else { return };
-    for new in [true, false] {
-        let files: Vec<_> = report.failed_files.iter().filter(|file| file.new == new).collect();
-        let word = if new { "refused" } else { "still refused" };
-        for file in files.iter().take(LISTED_MAX) {
-            let _ = writeln!(out, "{name} {word} the file {}", file.path);
-            out.push_str(&indent(&file.reason));
-        }
-        if files.len() > LISTED_MAX {
-            let _ = writeln!(out, "{name} {word} {} more files", files.len() - LISTED_MAX);
-        }
+    let files: Vec<_> = report.failed_files.iter().filter(|file| file.new).collect();
+    for file in files.iter().take(LISTED_MAX) {
+        let _ = writeln!(out, "{name} refused the file {}", file.path);
+        out.push_str(&lines(&file.reason, 2));
+    }
+    if files.len() > LISTED_MAX {
+        let _ = writeln!(out, "{name} refused {} more files", files.len() - LISTED_MAX);
     }
     for note in report.notes.iter().take(LISTED_MAX) {
         let _ = writeln!(out, "{name}: {note}");
@@ -199,20 +204,34 @@ fn remarks(out: &mut String, task: &TaskOutcome) {
     }
 }
 
-/// An error as a person reads it: `error: …`, its causes, and what to do. Ends with a line break.
+/// An error as a person reads it: `error: …`, its causes, and what to do, which is wrapped. Ends with a line break.
 pub fn error_text(error: &Error) -> String {
+    told(error) + &hint(error, 0)
+}
+
+/// The same behind so many spaces, with all of its lines wrapped.
+pub fn indented_error(error: &Error, indent: usize) -> String {
+    lines(&told(error), indent) + &hint(error, indent)
+}
+
+fn told(error: &Error) -> String {
     let mut out = format!("error: {error}\n");
     for cause in error.causes() {
         let _ = writeln!(out, "Caused by: {cause}");
     }
-    if let Some(hint) = error.hint_text() {
-        let _ = writeln!(out, "hint: {hint}");
-    }
     out
 }
 
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}\n")).collect()
+/// What to do, without secrets: a line break within one would hide it from who looks for it later.
+fn hint(error: &Error, indent: usize) -> String {
+    let first = |number: usize| format!("{:indent$}{}", "", if number == 0 { "hint: " } else { "      " });
+    let hint = secrets::redacted(error.hint_text().unwrap_or_default());
+    hint.lines().enumerate().map(|(number, line)| wrapped(&first(number), indent + 6, line) + "\n").collect()
+}
+
+/// Lines behind so many spaces, wrapped and without secrets.
+fn lines(text: &str, indent: usize) -> String {
+    secrets::redacted(text).lines().map(|line| wrapped(&" ".repeat(indent), indent + 2, line) + "\n").collect()
 }
 
 /// A number with a comma between groups of three digits.
@@ -268,7 +287,7 @@ pub fn size(bytes: u64) -> String {
 /// `indent` spaces. Without a line break at the end.
 pub fn wrapped(first: &str, indent: usize, text: &str) -> String {
     let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
-    for word in text.split(' ') {
+    for word in words(text) {
         let space = if is_empty { "" } else { " " };
         if !is_empty && line.chars().count() + space.len() + word.chars().count() > WIDTH {
             lines.push_str(line.trim_end());
@@ -281,4 +300,20 @@ pub fn wrapped(first: &str, indent: usize, text: &str) -> String {
         is_empty = false;
     }
     lines + line.trim_end()
+}
+
+/// The words of a text; what stands in backticks is one of them, unless it is long.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_whole = |text: &str| text.matches('`').count().is_multiple_of(2);
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let ends = || text.match_indices(' ').map(|(at, _)| at).chain([text.len()]);
+        // A character has four bytes at most.
+        let mut near = ends().take_while(|end| *end <= 4 * WORD_MAX);
+        let whole = near.find(|end| is_whole(&text[..*end]) && text[..*end].chars().count() <= WORD_MAX);
+        let end = whole.or_else(|| ends().next())?;
+        rest = text.get(end + 1..);
+        Some(&text[..end])
+    })
 }

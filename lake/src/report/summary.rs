@@ -197,6 +197,12 @@ impl RunSummary {
         self.tasks.iter().map(TaskOutcome::refused).sum()
     }
 
+    /// How many files stay refused that an earlier run refused.
+    pub fn still_refused(&self) -> usize {
+        let files = self.tasks.iter().filter_map(|task| task.report.as_ref()).flat_map(|report| &report.failed_files);
+        files.filter(|file| !file.new).count()
+    }
+
     /// Rows that came into the first layer of the run: what the others read are the same rows again.
     pub fn rows_in(&self) -> u64 {
         let first = self.tasks.iter().map(|task| task.task.layer).min();

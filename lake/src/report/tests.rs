@@ -70,8 +70,6 @@ gold.daily_sales             skipped        -        -        -       -
 
 bronze.orders_cdc refused the file orders/b.csv
   not UTF-8
-bronze.orders_cdc still refused the file orders/a.csv
-  not UTF-8
 bronze.orders_cdc: column `channel` was added
 silver.web_orders failed after 3 attempts
   error: committing silver.web_orders
@@ -80,6 +78,7 @@ silver.web_orders failed after 3 attempts
 gold.daily_sales skipped: silver.web_orders failed
 hint: land a mended file in its place, or mend the spec and run
       `bronze reingest --files PATH`
+1 file stays refused: `orchestrator runs show latest` says which and why
 
 run 20240501T101500-1f2e3d4c:
   6 tasks, 3 changed, 1 failed, 1 skipped, 1 file refused, 3,100 rows in,
@@ -168,4 +167,15 @@ fn long_lines_are_wrapped_behind_their_word() {
     assert_eq!(text.split_whitespace().filter(|word| *word == "word").count(), 20);
     let long = "x".repeat(100);
     assert_eq!(wrapped("", 2, &format!("a {long}")), format!("a\n  {long}"), "a word is never cut");
+}
+
+#[test]
+fn a_command_stays_on_one_line() {
+    let command = "`silver rebuild orders --dry-run`";
+    let text = wrapped("hint: ", 6, &format!("{}then {command} says what would change", "word ".repeat(11)));
+    assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    assert!(text.contains(&format!("\n      {command} says")), "{text}");
+    let long = format!("a `{}`", "many words ".repeat(10));
+    assert!(wrapped("", 2, &long).lines().all(|line| line.len() <= WIDTH), "a long one is cut");
+    assert_eq!(wrapped("", 2, "an odd ` is no command"), "an odd ` is no command");
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::problems::{Problem, Problems};
+use crate::report::wrapped;
 
 /// Longer lines of the spec are cut here, in characters.
 const LINE_WIDTH_MAX: usize = 100;
@@ -70,7 +71,10 @@ fn one(out: &mut String, problems: &Problems, file: &str, line: Option<usize>, p
         }
     }
     if let Some(hint) = &problem.hint {
-        let _ = writeln!(out, "  hint: {}", redacted(problems, hint));
+        let hint = redacted(problems, hint);
+        for (number, line) in hint.lines().enumerate() {
+            let _ = writeln!(out, "{}", wrapped(if number == 0 { "  hint: " } else { "        " }, 8, line));
+        }
     }
 }
 

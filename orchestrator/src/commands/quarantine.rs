@@ -1,7 +1,7 @@
 //! `orchestrator quarantine`: records that could not go on, and what becomes of them.
 
 use lake::quarantine::{Quarantine, Status};
-use lake::report::{EXIT_DONE, EXIT_FAILED, counted, error_text};
+use lake::report::{EXIT_DONE, EXIT_FAILED, counted, error_text, wrapped};
 use lake::run::RunContext;
 use lake::{Clock, Error, Lake};
 use serde_json::{Map, Value, json};
@@ -221,10 +221,11 @@ async fn replay_records(project: &Project, args: &Replay, clock: Clock, printer:
         Output::Table => printer.data(&summary.to_text())?,
     }
     for left in &done.left {
-        printer.note(&format!("{left}\n"));
+        printer.note(&(wrapped("", 2, left) + "\n"));
     }
     if is_in_vain {
-        printer.note("every record was refused again: `orchestrator quarantine list` says what to mend\n");
+        let told = "every record was refused again: `orchestrator quarantine list` says what to mend";
+        printer.note(&(wrapped("", 2, told) + "\n"));
     }
     if summary.tasks.iter().any(|task| task.figures().applied + task.figures().appended > 0) {
         printer.note("`orchestrator run` brings what went through to the tables behind\n");
@@ -262,7 +263,8 @@ async fn discard_records(project: &Project, args: &Discard, clock: Clock, printe
         Output::Table if all == 0 => printer.data(&nothing(&lake, &args.which, Some(Standing::Open)).await?)?,
         Output::Table => {
             let each: Vec<String> = tables.iter().map(|(table, records)| format!("{records} of {table}")).collect();
-            printer.data(&format!("discarded {counted}: {}\n", each.join(", ")))?;
+            let told = format!("discarded {counted}: {}", each.join(", "));
+            printer.data(&(wrapped("", 2, &told) + "\n"))?;
         }
     }
     if all > 0 {
@@ -291,13 +293,15 @@ async fn nothing(lake: &Lake, which: &Which, status: Option<Standing>) -> Result
     }
     let open = groups::groups(lake, &everything.only(Status::Open)).await?;
     if which.wish().is_empty() && status == Some(Standing::Open) && open.is_empty() {
-        return Ok("no open record is in quarantine; `orchestrator quarantine list` tells of the others\n".to_owned());
+        let told = "no open record is in quarantine; `orchestrator quarantine list` tells of the others";
+        return Ok(wrapped("", 2, told) + "\n");
     }
     let mut kinds: Vec<&str> = there.iter().map(groups::Group::reason_kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    Ok(format!(
-        "no record meets the conditions; `orchestrator quarantine list` tells what there is (reasons: {})\n",
+    let told = format!(
+        "no record meets the conditions; `orchestrator quarantine list` tells what there is (reasons: {})",
         kinds.join(", ")
-    ))
+    );
+    Ok(wrapped("", 2, &told) + "\n")
 }

@@ -16,6 +16,10 @@ pub(super) const NULL_TOKENS: [&str; 6] = ["NULL", "null", "\\N", "NA", "N/A", "
 const TOLERANT_FROM: usize = 100;
 /// The part of the values that may be wrong then.
 const WRONG_SHARE: f64 = 0.01;
+/// A column of texts of which nearly all, so large a part, are numbers or dates is told.
+const NEARLY_SHARE: f64 = 0.95;
+/// Characters of a value that are shown.
+const SHOWN_CHARS_MAX: usize = 30;
 /// Digits of a decimal, unless its values have more.
 const PRECISION: usize = 18;
 /// More digits than this after the point come from floating numbers.
@@ -198,9 +202,39 @@ impl Values<'_> {
                 "a decimal comma? `select` with `replace(replace(x, '.', ''), ',', '.')` makes a `decimal(18,2)` of it"
             }
             () if self.values.iter().all(base64) => "base64? a decimal of Debezium would be `decimal_base64(p,s)`",
-            () => "",
+            () => return Typed::plain(ColumnType::String, self.nearly().unwrap_or_default()),
         };
         Typed::plain(ColumnType::String, reason)
+    }
+
+    /// What nearly all of the values are, and the first that is none.
+    fn nearly(&self) -> Option<String> {
+        let all = self.values.len();
+        // Numbers and dates of all formats begin so.
+        let begins = |value: &&&str| value.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        if (self.values.iter().filter(begins).count() as f64) < all as f64 * NEARLY_SHARE {
+            return None;
+        }
+        let told = |what: String, first: usize, wrong: usize| {
+            let is_so = wrong > 0 && (all - wrong) as f64 >= all as f64 * NEARLY_SHARE;
+            let (fit, of) = (thousands((all - wrong) as u64), thousands(all as u64));
+            is_so.then(|| {
+                format!("{fit} of {of} values are {what}; the first that is not: `{}`", shown(self.values[first]))
+            })
+        };
+        let no_number = || self.values.iter().enumerate().filter(|(_, value)| digits(value).is_none());
+        let numbers = no_number().next().and_then(|(first, _)| told("numbers".to_owned(), first, no_number().count()));
+        let by_cast = |what: String, bad: Vec<(usize, String)>| told(what, bad.first()?.0, bad.len());
+        let rules = || Rules { zone: self.zone };
+        let of_kind =
+            |(kind, what): (ColumnType, &str)| by_cast(what.to_owned(), cast(&self.array(), kind, rules()).bad);
+        let of_format = |format: &str| {
+            let kind = if format.contains("%H") { ColumnType::Timestamp } else { ColumnType::Date };
+            let bad = cast_format(&self.array(), kind, &format.parse().ok()?, rules()).bad;
+            by_cast(format!("{kind}s by `{format}`"), bad)
+        };
+        let kinds = [(ColumnType::Date, "dates"), (ColumnType::Timestamp, "timestamps")];
+        numbers.or_else(|| kinds.into_iter().find_map(of_kind)).or_else(|| FORMATS.into_iter().find_map(of_format))
     }
 
     /// Says whether timestamps have offsets.
@@ -251,6 +285,15 @@ impl Values<'_> {
 
     fn array(&self) -> ArrayRef {
         Arc::new(StringArray::from_iter_values(self.values.iter()))
+    }
+}
+
+/// A value on one line, without its end when it is long.
+fn shown(value: &str) -> String {
+    let line: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 
@@ -365,6 +408,25 @@ mod tests {
         values.push("007".to_owned());
         let texts: Vec<&str> = values.iter().map(String::as_str).collect();
         assert_eq!(kind(&texts), "string", "a zero in front is never lost");
+    }
+
+    #[test]
+    fn texts_that_are_nearly_numbers_or_dates_are_told() {
+        let reason = |most: &dyn Fn(usize) -> String, many: usize, odd: &str| {
+            let values = (1..=many).map(|number| Some(most(number))).chain([Some(odd.to_owned())]).collect();
+            let typed = typed(&Column { name: "x".to_owned(), typed: None, values }, Tz::UTC);
+            assert_eq!(typed.kind, ColumnType::String, "{typed:?}");
+            typed.reason
+        };
+        let number = |number: usize| format!("{number}.50");
+        assert_eq!(reason(&number, 39, "n/a"), "39 of 40 values are numbers; the first that is not: `n/a`");
+        assert_eq!(reason(&number, 15, "n/a"), "", "15 of 16 are not nearly all");
+        let day = |number: usize| format!("2024-01-{number:02}");
+        assert_eq!(reason(&day, 29, "soon"), "29 of 30 values are dates; the first that is not: `soon`");
+        let written = |number: usize| format!("{number:02}/05/2024");
+        let told = reason(&written, 29, &"x".repeat(40));
+        assert!(told.starts_with("29 of 30 values are dates by `%d/%m/%Y`; the first that is not: `xxx"), "{told}");
+        assert!(told.ends_with("x…`"), "{told}");
     }
 
     #[test]

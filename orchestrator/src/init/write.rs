@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bronze::spec::{Csv, DuplicateColumns};
-use lake::report::{counted, many};
+use lake::report::{WIDTH, counted, many, wrapped};
 use lake::schema::ColumnType;
 
 use super::groups::format_name;
@@ -11,6 +11,8 @@ use super::guess::{Declared, Guess, Table};
 
 /// Where comments begin, where there is room.
 const COMMENT_COLUMN: usize = 40;
+/// The begin of a comment on a column that has no room behind it.
+const COMMENT: &str = "      # ";
 /// Examples of models at most.
 const MODELS_MAX: usize = 3;
 /// Words in the names of amounts, the best first.
@@ -138,7 +140,14 @@ fn table(out: &mut String, name: &str, table: &Table) {
     for column in &table.columns {
         let not_null = if column.is_key && table.keys.names.len() == 1 { " not null" } else { "" };
         let declared = format!("      {}: {}{not_null}", scalar(&column.name), column.typed.declaration);
-        line(out, &declared, &column.typed.reason);
+        if declared.chars().count().max(COMMENT_COLUMN - 2) + 4 + column.typed.reason.chars().count() <= WIDTH {
+            line(out, &declared, &column.typed.reason);
+            continue;
+        }
+        for text in wrapped(COMMENT, COMMENT.len(), &column.typed.reason.replace('\n', " ")).lines() {
+            let _ = writeln!(out, "{COMMENT}{}", text.get(COMMENT.len()..).unwrap_or_default());
+        }
+        let _ = writeln!(out, "{declared}");
     }
 }
 

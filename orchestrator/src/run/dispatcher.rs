@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::executor::{Message, STOPPED, Unit, execute};
 use super::room::{Room, Share};
-use super::run_if::{Dependency, Verdict};
+use super::run_if::{Decision, Dependency};
 
 /// Something that watches a run: progress for a person, records for the event log.
 pub(crate) trait Observer: Send {
@@ -131,9 +131,9 @@ impl Dispatcher<'_, '_> {
         let disabled = std::iter::repeat_n(Dependency::Disabled, unit.disabled_needs);
         let dependencies: Vec<Dependency> = needs.map(dependency).chain(disabled).collect();
         match unit.run_if.decide(&dependencies) {
-            Verdict::Run => None,
-            Verdict::Excluded(because) => Some(TaskOutcome::excluded(name(), because)),
-            Verdict::UpstreamFailed => Some(TaskOutcome::skipped(name(), self.failed_need(unit))),
+            Decision::Run => None,
+            Decision::Excluded(because) => Some(TaskOutcome::excluded(name(), because)),
+            Decision::UpstreamFailed => Some(TaskOutcome::skipped(name(), self.failed_need(unit))),
         }
     }
 

@@ -40,9 +40,10 @@ use units::{room, units};
 
 pub(crate) use policy::Policy;
 pub(crate) use progress::{Silent, for_stderr};
-pub(crate) use run_if::RunIf;
+pub(crate) use run_if::{Decision, Dependency, RunIf};
 pub(crate) use signals::stops;
 pub(crate) use turn::{Turn, repair_turn, turn, while_held};
+pub(crate) use units::disabled_needs;
 
 /// A run has waited for its turn. Details: `for`, whom it waited for one after the other, and `seconds`.
 const RUN_WAITED: &str = "run_waited";

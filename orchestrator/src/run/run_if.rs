@@ -37,7 +37,7 @@ pub(crate) enum Dependency {
 
 /// What is done with a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decision {
     /// It is run.
     Run,
     /// It is not run, and counts as failed for those that depend on it.
@@ -48,27 +48,27 @@ pub(crate) enum Verdict {
 
 impl RunIf {
     /// What is done with a task whose dependencies have ended so. A task of which none belongs to the run is run.
-    pub(crate) fn decide(self, dependencies: &[Dependency]) -> Verdict {
+    pub(crate) fn decide(self, dependencies: &[Dependency]) -> Decision {
         let of = |wanted: Dependency| dependencies.iter().filter(|dependency| **dependency == wanted).count();
         let (all, failed, succeeded) = (dependencies.len(), of(Dependency::Failed), of(Dependency::Succeeded));
         if all == 0 {
-            return Verdict::Run;
+            return Decision::Run;
         }
         if of(Dependency::Excluded) == all {
-            return Verdict::Excluded("all that it depends on was excluded");
+            return Decision::Excluded("all that it depends on was excluded");
         }
-        let unless_upstream_failed = |is_met: bool| if is_met { Verdict::Run } else { Verdict::UpstreamFailed };
+        let unless_upstream_failed = |is_met: bool| if is_met { Decision::Run } else { Decision::UpstreamFailed };
         match self {
-            Self::AllDone => Verdict::Run,
+            Self::AllDone => Decision::Run,
             Self::AllSuccess => unless_upstream_failed(failed == 0),
             Self::AtLeastOneSuccess => unless_upstream_failed(failed < all),
-            Self::NoneFailed if failed > 0 => Verdict::UpstreamFailed,
-            Self::NoneFailed if succeeded > 0 => Verdict::Run,
-            Self::NoneFailed => Verdict::Excluded("nothing that it depends on was run"),
-            Self::AllFailed if failed == all => Verdict::Run,
-            Self::AllFailed => Verdict::Excluded("not all that it depends on failed"),
-            Self::AtLeastOneFailed if failed > 0 => Verdict::Run,
-            Self::AtLeastOneFailed => Verdict::Excluded("nothing that it depends on failed"),
+            Self::NoneFailed if failed > 0 => Decision::UpstreamFailed,
+            Self::NoneFailed if succeeded > 0 => Decision::Run,
+            Self::NoneFailed => Decision::Excluded("nothing that it depends on was run"),
+            Self::AllFailed if failed == all => Decision::Run,
+            Self::AllFailed => Decision::Excluded("not all that it depends on failed"),
+            Self::AtLeastOneFailed if failed > 0 => Decision::Run,
+            Self::AtLeastOneFailed => Decision::Excluded("nothing that it depends on failed"),
         }
     }
 }
@@ -90,9 +90,9 @@ mod tests {
     /// `r` run, `u` upstream failed, `e` excluded; in the order of `ALL`.
     fn verdicts(dependencies: &[Dependency]) -> String {
         let letter = |run_if: RunIf| match run_if.decide(dependencies) {
-            Verdict::Run => 'r',
-            Verdict::UpstreamFailed => 'u',
-            Verdict::Excluded(_) => 'e',
+            Decision::Run => 'r',
+            Decision::UpstreamFailed => 'u',
+            Decision::Excluded(_) => 'e',
         };
         ALL.into_iter().map(letter).collect()
     }

@@ -68,7 +68,8 @@ fn bytes(size: lake::spec::ByteSize) -> usize {
     usize::try_from(size.as_bytes()).unwrap_or(usize::MAX)
 }
 
-fn disabled_needs(project: &Project, task: &Task, chosen: &BTreeSet<TableName>) -> usize {
+/// How many of the tasks that a task needs are not part of the run because the spec says so.
+pub(crate) fn disabled_needs(project: &Project, task: &Task, chosen: &BTreeSet<TableName>) -> usize {
     let is_left_out =
         |name: &&TableName| !chosen.contains(*name) && project.task(name).is_some_and(|task| task.disabled);
     project.graph.needs(&task.name).into_iter().filter(is_left_out).count()

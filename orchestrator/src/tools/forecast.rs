@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bronze::SourcePlan;
 use bronze::discover::FoundFile;
 use lake::report::grid::{Align, Grid};
-use lake::report::{counted, size};
-use lake::{Lake, Result, TableName};
+use lake::report::{counted, error_json, indented_error, size, wrapped};
+use lake::{Error, Lake, Result, TableName};
 use serde_json::{Value, json};
 use silver::TablePlan;
 
-use crate::run::Place;
+use crate::run::{Decision, Dependency, Place, disabled_needs};
 use crate::spec::{Job, Project, Task};
 
 /// Waiting files that are listed for a person, per source.
@@ -27,6 +27,8 @@ struct Outlook {
     because: String,
     /// How a model follows its sources, in a few words.
     how: Option<String>,
+    /// What a run would fail with.
+    error: Option<Error>,
     /// Files that wait, in the order of their names.
     files: Vec<FoundFile>,
 }
@@ -40,6 +42,12 @@ enum Verdict {
     Follows,
     /// There is nothing new for it.
     UpToDate,
+    /// It would fail before it takes anything.
+    Fails,
+    /// It would not be run, because a task that it needs fails.
+    Skipped,
+    /// Its `run_if` asks for something that would not happen.
+    Excluded,
     /// It is not part of the run.
     LeftOut,
 }
@@ -50,7 +58,20 @@ impl Verdict {
             Self::Runs => "runs",
             Self::Follows => "follows",
             Self::UpToDate => "up_to_date",
+            Self::Fails => "fails",
+            Self::Skipped => "skipped",
+            Self::Excluded => "excluded",
             Self::LeftOut => "left_out",
+        }
+    }
+
+    /// What the tasks that depend on it see of it; `None` for one that is not part of the run.
+    fn as_dependency(self) -> Option<Dependency> {
+        match self {
+            Self::Runs | Self::Follows | Self::UpToDate => Some(Dependency::Succeeded),
+            Self::Fails | Self::Skipped => Some(Dependency::Failed),
+            Self::Excluded => Some(Dependency::Excluded),
+            Self::LeftOut => None,
         }
     }
 }
@@ -68,18 +89,44 @@ pub(crate) async fn forecast(
     let mut verdicts: BTreeMap<TableName, Verdict> = BTreeMap::new();
     let mut outlooks = Vec::new();
     for task in project.graph.order().filter_map(|name| project.task(name)) {
-        let outlook = match chosen.contains(&task.name) {
-            true if anew.contains(&task.name) => Outlook::new(&task.name, Verdict::Runs, "it is made anew"),
-            true => outlook(task, project, place, &verdicts).await?,
-            false => {
+        let outlook = match (chosen.contains(&task.name), not_run(task, project, chosen, &verdicts)) {
+            (false, _) => {
                 let because = if task.disabled { "disabled in `tasks`" } else { "not selected" };
                 Outlook::new(&task.name, Verdict::LeftOut, because)
             }
+            (true, Some(not_run)) => not_run,
+            (true, None) if anew.contains(&task.name) => Outlook::new(&task.name, Verdict::Runs, "it is made anew"),
+            (true, None) => outlook(task, project, place, &verdicts).await?,
         };
         verdicts.insert(task.name.clone(), outlook.verdict);
         outlooks.push(outlook);
     }
     Ok(Forecast(outlooks))
+}
+
+/// The outlook of a task that would not be run, by what would become of those that it depends on.
+fn not_run(
+    task: &Task,
+    project: &Project,
+    chosen: &BTreeSet<TableName>,
+    verdicts: &BTreeMap<TableName, Verdict>,
+) -> Option<Outlook> {
+    let needs = project.graph.needs_within(&task.name, chosen);
+    let known = || needs.iter().filter_map(|need| Some((need, *verdicts.get(need)?)));
+    let disabled = std::iter::repeat_n(Dependency::Disabled, disabled_needs(project, task, chosen));
+    let dependencies: Vec<Dependency> =
+        known().filter_map(|(_, verdict)| verdict.as_dependency()).chain(disabled).collect();
+    match task.run_if.decide(&dependencies) {
+        Decision::Run => None,
+        Decision::Excluded(because) => Some(Outlook::new(&task.name, Verdict::Excluded, because)),
+        Decision::UpstreamFailed => {
+            let is = |wanted: Verdict| known().find(|(_, verdict)| *verdict == wanted);
+            let failed = is(Verdict::Fails).map(|(need, _)| format!("{need} would fail"));
+            let skipped = || is(Verdict::Skipped).map(|(need, _)| format!("{need} would be skipped"));
+            let because = failed.or_else(skipped).unwrap_or_else(|| "what it depends on would fail".to_owned());
+            Some(Outlook::new(&task.name, Verdict::Skipped, because))
+        }
+    }
 }
 
 async fn outlook(
@@ -90,7 +137,10 @@ async fn outlook(
 ) -> Result<Outlook> {
     let own = match &task.job {
         Job::Bronze(plan) => return of_source(plan, place).await,
-        Job::Silver(plan) => of_silver(plan, &place.lake).await?,
+        Job::Silver(plan) => match of_silver(plan, &place.lake).await? {
+            Ok(because) => because,
+            Err(error) => return Ok(Outlook::failing(&task.name, error)),
+        },
         Job::Gold(plan) => of_gold(plan, place, project).await?,
     };
     let moves = |name: &&TableName| matches!(verdicts.get(*name), Some(Verdict::Runs | Verdict::Follows));
@@ -121,6 +171,9 @@ async fn how(plan: &gold::Plan, lake: &Lake) -> Result<Option<String>> {
 
 async fn of_source(plan: &SourcePlan, place: &Place) -> Result<Outlook> {
     let waiting = bronze::waiting(&place.lake, &place.landing, plan).await?;
+    if let Some(error) = waiting.unfit.or(waiting.gone.filter(|_| !place.elsewhere)) {
+        return Ok(Outlook::failing(&plan.table, error));
+    }
     let mut because = Vec::new();
     if !waiting.planned.is_empty() {
         because.push("a planned batch is not finished".to_owned());
@@ -136,20 +189,20 @@ async fn of_source(plan: &SourcePlan, place: &Place) -> Result<Outlook> {
     Ok(Outlook { files: waiting.new, ..Outlook::new(&plan.table, verdict, because.join(", ")) })
 }
 
-/// Why a silver table has something to do by what bronze holds already.
-async fn of_silver(plan: &TablePlan, lake: &Lake) -> Result<Option<String>> {
+/// Why a silver table has something to do by what bronze holds already; or why a run of it would fail.
+async fn of_silver(plan: &TablePlan, lake: &Lake) -> Result<Result<Option<String>>> {
+    let waiting = silver::waiting(lake, plan).await?;
+    if let Some(error) = waiting.unfit {
+        return Ok(Err(error));
+    }
     let source = TableName::bronze(&plan.source);
-    let Some(bronze) = lake.table(&source).await? else { return Ok(None) };
-    let Some(last) = bronze.txn_version(&plan.source).await? else { return Ok(None) };
-    let applied = match lake.table(&plan.table).await? {
-        None => return Ok(Some("the table does not exist yet".to_owned())),
-        Some(table) => table.txn_version(&format!("{}:{source}", plan.table)).await?,
-    };
-    Ok(match applied {
-        None => Some(format!("no batch of {source} is applied yet")),
-        Some(applied) if applied < last => Some(format!("batches {} to {last} of {source}", applied + 1)),
-        Some(_) => None,
-    })
+    Ok(Ok(match waiting.batches {
+        None => None,
+        Some(_) if !waiting.is_made => Some("the table does not exist yet".to_owned()),
+        Some(_) if waiting.applied.is_none() => Some(format!("no batch of {source} is applied yet")),
+        Some(batches) if batches.start() == batches.end() => Some(format!("batch {} of {source}", batches.start())),
+        Some(batches) => Some(format!("batches {} to {} of {source}", batches.start(), batches.end())),
+    }))
 }
 
 /// Why a gold table has something to do by what its sources hold already.
@@ -187,11 +240,14 @@ async fn of_gold(plan: &gold::Plan, place: &Place, project: &Project) -> Result<
 
 impl Outlook {
     fn new(task: &TableName, verdict: Verdict, because: impl Into<String>) -> Self {
-        Self { task: task.clone(), verdict, because: because.into(), how: None, files: Vec::new() }
+        Self { task: task.clone(), verdict, because: because.into(), how: None, error: None, files: Vec::new() }
     }
-}
 
-impl Outlook {
+    /// The outlook of a task that would fail.
+    fn failing(task: &TableName, error: Error) -> Self {
+        Self { error: Some(error), ..Self::new(task, Verdict::Fails, "for the reason below") }
+    }
+
     fn why(&self) -> String {
         match &self.how {
             Some(how) => format!("{}; {how}", self.because),
@@ -207,8 +263,15 @@ impl Forecast {
         grid.column("task", None, Align::Left, self.0.iter().map(|task| task.task.to_string()));
         let verdicts = self.0.iter().map(|task| task.verdict.as_str().replace('_', " "));
         grid.column("outlook", None, Align::Left, verdicts);
-        grid.column("why", None, Align::Left, self.0.iter().map(Outlook::why));
-        let mut out = grid.render(usize::MAX);
+        let begins = grid.render(usize::MAX);
+        let width = begins.lines().map(|line| line.chars().count()).max().unwrap_or(0) + 2;
+        let whys = std::iter::once("why".to_owned()).chain(self.0.iter().map(Outlook::why));
+        let lines =
+            begins.lines().zip(whys).map(|(begin, why)| wrapped(&format!("{begin:<width$}"), width, &why) + "\n");
+        let mut out: String = lines.collect();
+        for (task, error) in self.0.iter().filter_map(|task| Some((&task.task, task.error.as_ref()?))) {
+            out.push_str(&format!("\n{task} would fail\n{}", indented_error(error, 2)));
+        }
         for task in self.0.iter().filter(|task| !task.files.is_empty()) {
             out.push_str(&format!("\n{} would take\n", task.task));
             for file in task.files.iter().take(LISTED_MAX) {
@@ -228,8 +291,9 @@ impl Forecast {
             json!({
                 "task": task.task.to_string(),
                 "outlook": task.verdict.as_str(),
-                "why": task.because,
+                "why": task.error.as_ref().map_or_else(|| task.because.clone(), Error::to_string),
                 "how": task.how,
+                "error": task.error.as_ref().map(error_json),
                 "files": task.files.iter().map(file).collect::<Vec<_>>(),
             })
         };
@@ -270,5 +334,9 @@ bronze.orders_cdc would take
 "
         );
         assert_eq!(forecast.to_json()["tasks"][2]["outlook"], "left_out");
+        let long = Outlook::new(&TableName::gold("sales"), Verdict::Runs, "word ".repeat(20).trim());
+        let text = Forecast(vec![long]).to_text();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().nth(2).is_some_and(|line| line.starts_with("                     word")), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use lake::TableName;
 use lake::report::record::{RUN_ENDED, RUN_STARTED, TASK_ENDED};
-use lake::report::{RunSummary, TaskStatus, counted, size, wrapped};
+use lake::report::{FailedFile, RunSummary, TaskReport, TaskStatus, counted, size, wrapped};
 use serde_json::{Value, json};
 
 use super::history::Event;
@@ -174,6 +174,9 @@ impl Recorded {
         if !details.is_empty() {
             out.push_str(&format!("\n{}", details.concat()));
         }
+        for task in self.summary().tasks.iter().filter_map(|task| task.report.as_ref()) {
+            out.push_str(&still_refused(task));
+        }
         if self.attempts > 1 {
             out.push_str(&format!("{} so far; what is shown of a task is its last\n", counted_attempts(self.attempts)));
         }
@@ -244,6 +247,23 @@ impl Recorded {
     }
 }
 
+/// The files of a task that earlier runs refused, and why.
+fn still_refused(report: &TaskReport) -> String {
+    let files: Vec<&FailedFile> = report.failed_files.iter().filter(|file| !file.new).collect();
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("{}: refused by earlier runs\n", report.table);
+    for file in files.iter().take(FILES_MAX) {
+        let reason = file.reason.lines().next().unwrap_or_default();
+        text.push_str(&(wrapped("    ", 6, &format!("{}: {reason}", file.path)) + "\n"));
+    }
+    if files.len() > FILES_MAX {
+        text.push_str(&format!("    and {}\n", counted(files.len() - FILES_MAX, "more file")));
+    }
+    text
+}
+
 fn counted_attempts(attempts: u64) -> String {
     counted(usize::try_from(attempts).unwrap_or(usize::MAX), "attempt")
 }
@@ -260,7 +280,7 @@ fn texts(list: &Value) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use lake::report::{FailedFile, Figures, TaskOutcome, TaskReport, TaskState};
+    use lake::report::{Figures, TaskOutcome, TaskState};
     use lake::{Error, ErrorKind};
 
     use super::*;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use chrono::{DateTime, SecondsFormat, Utc};
 use lake::lease::{Holder, Lease};
 use lake::quarantine::Quarantine;
@@ -43,7 +41,7 @@ struct Standing {
 enum Behind {
     /// Files that wait, of how many bytes, and files that are refused.
     Files { new: u64, bytes: u64, refused: u64 },
-    /// Batches of bronze, and rows in them.
+    /// Batches of bronze that hold something for it, and rows in them.
     Batches { batches: u64, rows: u64 },
     /// Versions of each source that has newer ones.
     Versions(BTreeMap<TableName, u64>),
@@ -119,16 +117,11 @@ async fn behind(task: &Task, place: &Place, table: Option<&Table>) -> Result<Beh
             })
         }
         Job::Silver(plan) => {
-            let source = TableName::bronze(&plan.source);
-            let Some(bronze) = place.lake.table(&source).await? else { return Ok(Behind::NoSource) };
-            let applied = match table {
-                Some(table) => table.txn_version(&format!("{}:{source}", plan.table)).await?.unwrap_or(0),
-                None => 0,
-            };
-            let last = bronze.txn_version(&plan.source).await?.unwrap_or(0);
-            let batches = u64::try_from(last - applied).unwrap_or(0);
-            let rows = if batches == 0 { 0 } else { rows_above(&place.lake, &bronze, applied).await? };
-            Ok(Behind::Batches { batches, rows })
+            let waiting = silver::waiting(&place.lake, plan).await?;
+            if waiting.no_source {
+                return Ok(Behind::NoSource);
+            }
+            Ok(Behind::Batches { batches: waiting.batch_count, rows: waiting.rows })
         }
         Job::Gold(plan) => {
             let mut versions = BTreeMap::new();
@@ -148,17 +141,6 @@ async fn behind(task: &Task, place: &Place, table: Option<&Table>) -> Result<Beh
     }
 }
 
-/// Rows of a bronze table above a batch.
-async fn rows_above(lake: &Lake, bronze: &Table, batch: i64) -> Result<u64> {
-    let session = lake.session()?;
-    session.register_as("bronze_table", session.provider(bronze).await?)?;
-    let column = lake::columns::BATCH_ID;
-    let sql = format!("SELECT count(*) FROM bronze_table WHERE \"{column}\" > {batch}");
-    let rows = session.sql(&sql).await?.collect().await?;
-    let count = rows.first().map_or(0, |rows| rows.column(0).as_primitive::<Int64Type>().value(0));
-    Ok(u64::try_from(count).unwrap_or(0))
-}
-
 impl Behind {
     fn to_text(&self) -> String {
         let more = |number: u64, noun: &str| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
@@ -171,6 +153,9 @@ impl Behind {
                 if parts.is_empty() { NOTHING.to_owned() } else { parts.join(", ") }
             }
             Self::Batches { batches: 0, .. } => NOTHING.to_owned(),
+            // Extracts without records.
+            Self::Batches { batches: 1, rows: 0 } => "1 batch".to_owned(),
+            Self::Batches { batches, rows: 0 } => format!("{batches} batches"),
             Self::Batches { rows, .. } => more(*rows, "row"),
             Self::Versions(versions) if versions.is_empty() => NOTHING.to_owned(),
             Self::Versions(versions) => more(versions.values().sum(), "version"),

@@ -2,29 +2,30 @@
 
 use lake::report::grid::{Align, Grid};
 use lake::report::{EXIT_DONE, WIDTH, thousands};
-use lake::{Error, Lake, TableName};
+use lake::{Error, ErrorKind, Lake, TableName};
 use serde_json::{Map, Value, json};
 
 use super::{at_version, keys_of, one_name};
-use crate::spec::Project;
+use crate::spec::{Job, Project};
 use crate::tools::diff::{Asked, Changed, Diff, diff, plain};
 use cli::{Failure, Output, Printer};
 
 /// What differs between two versions of a table: rows added, removed and changed, column by column
 ///
-/// Rows are told apart by the keys that the spec has for the table, or `--keys`; without any, a row is all of its values.
-/// Columns that the program keeps for itself are left out.
+/// Rows are told apart by the keys that the spec has for the table, by what a model groups by, or by `--keys`; without any,
+/// a row is all of its values. Columns that the program keeps for itself are left out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  orchestrator table diff silver.orders                 what the last version changed
   orchestrator table diff silver.orders --from 4
   orchestrator table diff silver.orders --from 4 --to 7 --limit 100
   orchestrator table diff gold.daily_sales --from 2 --keys order_date --output json")]
 pub(super) struct Args {
     /// The table: `silver.orders`, or the path of any Delta table
     pub(super) table: String,
-    /// The older version
+    /// The older version. Default: the one before the newer
     #[arg(long, value_name = "N")]
-    from: u64,
+    from: Option<u64>,
     /// The newer version. Default: the newest
     #[arg(long, value_name = "N")]
     to: Option<u64>,
@@ -46,22 +47,44 @@ pub(super) async fn run(project: &Project, lake: &Lake, args: &Args, printer: &P
     let name = one_name(lake, &args.table).await?;
     let newest = lake.existing(&name).await?;
     let to = args.to.unwrap_or_else(|| newest.version());
-    if args.from > to {
-        let error = Error::spec(format!("version {} comes after version {to}", args.from));
+    let from = args.from.or(to.checked_sub(1));
+    let from = from.ok_or_else(|| Error::spec(format!("{name} has no version before version {to}")))?;
+    if from > to {
+        let error = Error::spec(format!("version {from} comes after version {to}"));
         return Err(error.hint("`--from` is the older one").into());
     }
-    let (older, newer) = (at_version(lake, &newest, args.from).await?, at_version(lake, &newest, to).await?);
-    let keys = if args.keys.is_empty() { keys_of(project, &name) } else { args.keys.clone() };
+    let (older, newer) = (at_version(lake, &newest, from).await?, at_version(lake, &newest, to).await?);
+    let known = if args.keys.is_empty() { keys_of(project, &name) } else { args.keys.clone() };
+    let grouped = if known.is_empty() { grouped_by(project, lake, &name).await } else { Vec::new() };
+    let is_grouped = !grouped.is_empty();
+    let keys = if is_grouped { grouped } else { known };
     // Keys of the spec may be younger than a version.
     let is_in_both = |key: &String| older.schema().index_of(key).is_ok() && newer.schema().index_of(key).is_ok();
     let keys = if args.keys.is_empty() && !keys.iter().all(is_in_both) { Vec::new() } else { keys };
     let asked = Asked { keys, technical: args.technical, examples: args.limit };
-    let diff = diff(lake, &older, &newer, &asked).await?;
+    let told = match diff(lake, &older, &newer, &asked).await {
+        // A version may be by an older query, which had other groups.
+        Err(error) if is_grouped && error.kind() == ErrorKind::Data => {
+            diff(lake, &older, &newer, &Asked { keys: Vec::new(), ..asked }).await?
+        }
+        told => told?,
+    };
     match args.output {
-        Output::Json => printer.data(&format!("{}\n", object(&name, (args.from, to), &diff)))?,
-        Output::Table => printer.data(&text(&name, (args.from, to), &diff))?,
+        Output::Json => printer.data(&format!("{}\n", object(&name, (from, to), &told)))?,
+        Output::Table => printer.data(&text(&name, (from, to), &told))?,
     }
     Ok(EXIT_DONE)
+}
+
+/// The columns by which a model groups, or that its query shows to tell its rows apart; none for what is no model, or when
+/// nobody knows.
+async fn grouped_by(project: &Project, lake: &Lake, name: &TableName) -> Vec<String> {
+    let Some(Job::Gold(plan)) = project.task(name).map(|task| &task.job) else { return Vec::new() };
+    let Some(model) = plan.model() else { return Vec::new() };
+    gold::row_keys(lake, model).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "what tells the rows of {name} apart could not be found out");
+        Vec::new()
+    })
 }
 
 fn object(name: &TableName, (from, to): (u64, u64), diff: &Diff) -> Value {

@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Schema};
 use futures::TryStreamExt;
 use lake::quarantine::{Quarantine, Record, Status};
 use lake::report::grid::{Align, Grid};
-use lake::report::{WIDTH, counted, thousands};
+use lake::report::{WIDTH, counted, thousands, wrapped};
 use lake::{Lake, Result};
 use serde_json::{Value, json};
 
@@ -113,9 +113,9 @@ pub(crate) fn text(groups: &[Group]) -> String {
         };
         let _ = writeln!(out, "  {}, {span}", counted_records(group.records));
         let _ = writeln!(out, "  for example {}, record {}:", group.example.file_path, group.example.row_number);
-        let _ = writeln!(out, "    {}", shortened(&group.example.reason));
+        let _ = writeln!(out, "{}", wrapped("    ", 4, &shortened(&group.example.reason)));
         if let Some(next) = group.next() {
-            let _ = writeln!(out, "  next: {next}");
+            let _ = writeln!(out, "{}", wrapped("  next: ", 8, &next));
         }
     }
     let _ = writeln!(out, "\n{}", totals(groups));
