@@ -189,6 +189,9 @@ fn many_small_files_of_facts_become_one_without_what_is_forgotten() {
         let is_right = if table == "forgets" { held <= rows } else { held == rows };
         assert!(is_right, "{layer:?} of {table} have {held} rows");
     }
+    // Neither does the event log have a file for each run of a layer's program.
+    let (files, events) = beside(&project, lake::Layer::State, "event_log");
+    assert!(files < RUNS && events >= 4 * RUNS as u64, "{files} files, {events} events");
     // What is older than a delete is still late, and what is older than the newest truncate.
     let late: String = (0..RUNS).map(|run| format!("U,{run},late,{:02}/01/2024\n", 1 + run % 2)).collect();
     let late = format!("op,id,value,at\n{late}I,99,old,05/12/2023\nI,98,new,07/12/2023\n");

@@ -193,7 +193,12 @@ async fn carry_out<L: Layer>(
     })?;
     let code = summary.exit_code();
     match recorded {
-        Ok(()) => Ok(code),
+        Ok(()) => {
+            if let Err(error) = context.events.pack(&place.lake).await {
+                tracing::warn!(%error, "the event log was not looked after");
+            }
+            Ok(code)
+        }
         Err(error) => {
             printer.note(&error_text(&error.context("the run is done, but its events were not recorded")));
             Ok(code.max(EXIT_FAILED))

@@ -14,10 +14,14 @@ use crate::commit::{Commit, Outcome, Txn, evolve, redoing};
 use crate::error::Result;
 use crate::lakehouse::Lake;
 use crate::names::{RunId, TableName};
+use crate::optimize::{Figures, Optimize};
+use crate::rounds::{Each, Round};
 use crate::secrets;
 use crate::table::Definition;
 use crate::write::TableWriter;
 
+/// Versions of the event log between two times that its files are joined.
+const PACK_EVERY: u64 = 32;
 /// The application of a run's events begins so.
 pub(crate) const APP: &str = "run:";
 /// For so long a run may try again to write events: the log forgets then which it has, or it would know of every run there
@@ -144,6 +148,24 @@ impl Events {
         waiting.events.drain(..events.len());
         waiting.written = last;
         Ok(())
+    }
+
+    /// Joins the small files of the event log now and then: each run adds one, and what opening it costs follows them.
+    ///
+    /// # Errors
+    /// As [`Optimize::run`].
+    pub async fn pack(&self, lake: &Lake) -> Result<()> {
+        if lake.alone().is_some() {
+            return Ok(());
+        }
+        let Some(round) = Round::due(lake, "events", Each::Versions(PACK_EVERY)).await? else { return Ok(()) };
+        let asked = Optimize { tiered: true, ..Optimize::default() };
+        redoing(lake.clock(), async || match lake.table(&TableName::event_log()).await? {
+            Some(mut table) => asked.run(lake, &mut table, &self.0.run).await.map(|_: Figures| ()),
+            None => Ok(()),
+        })
+        .await?;
+        round.done(lake, &self.0.run).await
     }
 
     async fn append(&self, lake: &Lake, events: &[Event], first: i64, last: i64) -> Result<()> {

@@ -11,9 +11,12 @@
 //! Encodings: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
-use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DECIMAL64_MAX_PRECISION, DataType, Decimal128Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+};
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
@@ -87,11 +90,15 @@ fn choice(column: &ArrayRef) -> Choice {
         }
         DataType::Int64 => of_numbers(column.as_primitive::<Int64Type>()),
         DataType::Timestamp(TimeUnit::Microsecond, _) => of_numbers(column.as_primitive::<TimestampMicrosecondType>()),
+        // Of so few digits they are whole numbers in the file.
+        DataType::Decimal128(digits, _) if *digits <= DECIMAL64_MAX_PRECISION => {
+            of_numbers(column.as_primitive::<Decimal128Type>())
+        }
         _ => by_default,
     }
 }
 
-fn of_numbers<T: ArrowPrimitiveType<Native = i64>>(column: &PrimitiveArray<T>) -> Choice {
+fn of_numbers<T: ArrowPrimitiveType<Native: Eq + Hash>>(column: &PrimitiveArray<T>) -> Choice {
     let rows = column.len() - column.null_count();
     let distinct = column.iter().flatten().collect::<HashSet<_>>().len();
     let layout = if distinct > 1 && distinct * 8 <= rows { Layout::Dictionary } else { Layout::Differences };
@@ -125,7 +132,7 @@ fn compresses<'a>(values: impl Iterator<Item = &'a [u8]>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int64Array, StringArray};
+    use arrow::array::{Decimal128Array, Int64Array, StringArray};
     use parquet::arrow::ArrowWriter;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -142,7 +149,15 @@ mod tests {
 
     fn batch() -> RecordBatch {
         let numbers = |of: fn(i64) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values((0..2_000).map(of))) };
+        let money = |digits: u8| -> ArrayRef {
+            let cents =
+                Decimal128Array::from_iter_values((0..2_000).map(|row| i128::from(scattered(row) % 10_000_000)));
+            Arc::new(cents.with_precision_and_scale(digits, 2).expect("digits"))
+        };
         let columns = [
+            ("small", money(9)),
+            ("money", money(18)),
+            ("large", money(19)),
             ("one", numbers(|_| 7)),
             ("rising", numbers(|row| row * 3)),
             ("few", numbers(|row| row % 5)),
@@ -159,6 +174,9 @@ mod tests {
         let batch = batch();
         let chosen = |name: &str| choice(batch.column_by_name(name).expect("a column"));
         let expected = [
+            ("small", Layout::Differences, true),
+            ("money", Layout::Differences, true),
+            ("large", Layout::Dictionary, true),
             ("one", Layout::Differences, true),
             ("rising", Layout::Differences, true),
             ("few", Layout::Dictionary, true),
@@ -175,7 +193,7 @@ mod tests {
     #[test]
     fn a_few_rows_decide_nothing() {
         let first = batch().slice(0, SAMPLE_ROWS_MIN - 1);
-        assert_eq!(choice(first.column(5)), Choice { layout: Layout::Dictionary, compress: true });
+        assert_eq!(choice(first.column(8)), Choice { layout: Layout::Dictionary, compress: true });
     }
 
     #[test]
@@ -201,8 +219,8 @@ mod tests {
         let (batch, properties) = (batch(), properties(&batch(), Statistics::All));
         let turned = RecordBatch::try_new(batch.schema(), {
             let mut columns = batch.columns().to_vec();
-            columns.swap(0, 1);
-            columns.swap(3, 5);
+            columns.swap(3, 4);
+            columns.swap(6, 8);
             columns
         });
         let turned = turned.expect("a batch");
