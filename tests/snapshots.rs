@@ -381,6 +381,10 @@ async fn late(seed: u64) {
         for state in states {
             timely.set(state).await;
             late.set(state).await;
+            // A run in the middle of the day: the day is recorded again as it was at its end.
+            if dice.chance(20) {
+                late.run().await;
+            }
         }
         timely.run().await;
         if dice.chance(30) {

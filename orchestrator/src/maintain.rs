@@ -250,7 +250,7 @@ async fn round(project: &Project, lake: &Lake, context: &RunContext, told: &mut 
     let window = project.header.maintenance.as_ref().and_then(|wanted| wanted.window.as_ref());
     let opened = window.map_or(Some(day), |window| window.opened(now, project.header.timezone));
     let tables = lake.tables().await?;
-    let (own, others): (Vec<TableName>, Vec<TableName>) = tables.into_iter().partition(is_own);
+    let (mut own, others): (Vec<TableName>, Vec<TableName>) = tables.into_iter().partition(is_own);
     let others = others.into_iter().filter(|name| is_looked_after(project, name)).collect();
     for (kind, begin, mut tables) in [("own", Some(day), own.clone()), ("tables", opened, others)] {
         let Some(begin) = begin else { continue };
@@ -266,8 +266,13 @@ async fn round(project: &Project, lake: &Lake, context: &RunContext, told: &mut 
         }
     }
     if let Some(round) = Round::due(lake, "small", Each::Versions(OWN_EVERY)).await? {
-        told.extend(maintain(project, lake, &own, Depth::Log, false, context).await);
-        round.done(lake, &context.run).await?;
+        start_anywhere(&mut own, &context.run);
+        let looked = maintain(project, lake, &own, Depth::Log, false, context).await;
+        let is_done = !context.stop.is_raised() && looked.iter().all(|one| !one.is_left);
+        told.extend(looked);
+        if is_done {
+            round.done(lake, &context.run).await?;
+        }
     }
     Ok(())
 }
@@ -282,13 +287,17 @@ fn start_anywhere(tables: &mut [TableName], run: &RunId) {
 
 /// Tries those once more that failed for a reason that passes: the next round may be a week away.
 async fn again(project: &Project, lake: &Lake, looked: &mut [Maintained], context: &RunContext) {
-    for one in looked {
-        if one.error.as_ref().is_some_and(|error| error.retry() != Retry::Never) {
-            let tried = maintain(project, lake, std::slice::from_ref(&one.name), Depth::Folder, false, context).await;
-            let mut done = std::mem::take(&mut one.done);
-            *one = tried.into_iter().next().unwrap_or_else(|| Maintained::new(&one.name));
-            done.append(&mut one.done);
-            one.done = done;
+    let passes = |one: &Maintained| one.error.as_ref().is_some_and(|error| error.retry() != Retry::Never);
+    let failed: Vec<TableName> = looked.iter().filter(|one| passes(one)).map(|one| one.name.clone()).collect();
+    if failed.is_empty() || looked.iter().any(|one| one.is_left) {
+        return;
+    }
+    for mut tried in maintain(project, lake, &failed, Depth::Folder, false, context).await {
+        let first = looked.iter_mut().find(|one| one.name == tried.name && !tried.is_left);
+        if let Some(first) = first {
+            let mut done = std::mem::take(&mut first.done);
+            done.append(&mut tried.done);
+            *first = Maintained { done, ..tried };
         }
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Day<'a> {
     pub(super) base: Option<u64>,
     /// Days before this one go.
     pub(super) cut: Option<NaiveDate>,
+    /// False for an earlier day, when the source may not have had each column yet.
+    pub(super) is_today: bool,
 }
 
 /// What a commit for a day does.
@@ -68,6 +70,9 @@ impl Day<'_> {
     ) -> Result<TaskReport> {
         let plan = self.plan;
         let layout = Layout::new(plan, source, held.as_ref())?;
+        if self.is_today {
+            plan.about.check(&plan.table, &layout.schema)?;
+        }
         let definition = Definition {
             partition_by: vec![SNAPSHOT_DATE.to_owned()],
             description: Some(plan.described()),

@@ -9,21 +9,22 @@
 //! - `compare_columns`: the last version may come from the late day and have other values in the columns that are not
 //!   compared. A later delete keeps them as its last values.
 //!
-//! A row is open up to the day that records it again, or could have.
+//! A row is open up to the day that records it again, or could have. So is one that the table has no longer: a day that is
+//! recorded again, as it was at its end, may have lost what a run had seen on it.
 
 use arrow::array::AsArray;
 use arrow::datatypes::Date32Type;
 use chrono::NaiveDate;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::logical_expr::{JoinType, ident};
+use datafusion::logical_expr::{JoinType, ident, lit};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::history::check_readable;
 use lake::session::{Session, reference};
 use lake::stage::Staged;
 use lake::{Error, ErrorKind, Lake, Result, Table};
 
-use super::changed::{changes, differing, shaped};
+use super::changed::{DELETE, changes, differing, shaped};
 use super::day_app;
 use super::days::Days;
 use super::layout::{Layout, kept};
@@ -63,13 +64,14 @@ impl Late<'_> {
         if is_told {
             return Ok(anew);
         }
-        let mut open = self.open(before.union(of_next)?, next).await?;
+        let mut open = self.open(before.union(of_next)?, next, None).await?;
         let mut last = next;
         while let Some(day) = self.day_after(last, &open).await? {
             let rows = open.frame(self.session).await?;
             let there = if self.ignores() { self.source_on(day).await? } else { self.told(day).await? };
             let there = self.of_keys(there, &rows, JoinType::LeftSemi)?;
-            let of_open = Staged::write(changes(self.shaped(rows.clone())?, there, &self.layout, plan, day)?).await?;
+            let was = self.shaped(living(rows.clone(), &plan.keys)?)?;
+            let of_open = Staged::write(changes(was, there, &self.layout, plan, day)?).await?;
             let of_open_frame = of_open.frame(self.session).await?;
             let held = self.history().await?.filter(ident(SNAPSHOT_DATE).eq(date(day)))?;
             let said = self.of_keys(held.clone(), &rows, JoinType::LeftSemi)?.count().await?;
@@ -77,7 +79,7 @@ impl Late<'_> {
                 let others = self.of_keys(held, &rows, JoinType::LeftAnti)?;
                 anew.push((day, others.union(of_open_frame.clone())?));
             }
-            open = self.open(rows.union(of_open_frame)?, day).await?;
+            open = self.open(rows.clone().union(of_open_frame)?, day, Some(&rows)).await?;
             last = day;
         }
         Ok(anew)
@@ -99,15 +101,25 @@ impl Late<'_> {
         Ok(days.filter_map(Date32Type::to_naive_date_opt).next())
     }
 
-    /// Those last versions up to `day`, of rows as the table says them from now on, that are others than it says now.
-    async fn open(&self, rows: DataFrame, day: NaiveDate) -> Result<Staged> {
+    /// Those last versions up to `day`, of rows as the table says them from now on, that are others than it says now, and
+    /// those that it says now and not from now on, as deletes. With `among`, `rows` are all of these keys alone.
+    async fn open(&self, rows: DataFrame, day: NaiveDate, among: Option<&DataFrame>) -> Result<Staged> {
         let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
         let all = || self.layout.schema.fields().iter().map(|field| field.name().clone()).filter(|name| !own(name));
         // What is not compared is kept in deletes alone.
         let columns = if self.ignores() { self.layout.compared.clone() } else { all().collect() };
         let keys = &self.plan.keys;
-        let was = living(self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?, keys)?;
-        Staged::write(differing(was, living(rows, keys)?, &self.layout, keys, &columns)?).await
+        let mut was = living(self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?, keys)?;
+        if let Some(among) = among {
+            was = self.of_keys(was, among, JoinType::LeftSemi)?;
+        }
+        let now = living(rows, keys)?;
+        let lost = self.of_keys(was.clone(), &now, JoinType::LeftAnti)?;
+        let lost = lost.select(self.layout.schema.fields().iter().map(|field| match field.name().as_str() {
+            CHANGE => lit(DELETE).alias(CHANGE),
+            name => ident(name),
+        }))?;
+        Staged::write(differing(was, now, &self.layout, keys, &columns)?.union(lost)?).await
     }
 
     /// The state of a day as the table says it.

@@ -62,7 +62,6 @@ impl Layout {
             None => Arc::new(wanted),
             Some(table) => with_new_columns(table, &wanted).unwrap_or_else(|| Arc::new(table.clone())),
         };
-        plan.about.check(&plan.table, &schema)?;
         let nullable_keys = plan.keys.iter().any(|key| source.field_with_name(key).is_ok_and(Field::is_nullable));
         let known = table.unwrap_or(&Schema::empty()).fields().iter().map(|field| field.name().clone()).collect();
         Ok(Self { schema, kept, compared, known, nullable_keys })

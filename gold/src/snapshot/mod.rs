@@ -17,9 +17,9 @@
 //! - `gold.x:silver.y` = the newest source version in the table.
 //! - `gold.x:recipe` when the options or the identity of the source have changed ([`Recipe`]).
 //!
-//! **Unchanged source, same day**: the day's transaction is held, nothing is done. **Unchanged source, new day**: `full`
-//! writes the new day. `changed_only` has nothing to record, because the last commit has recorded the source as it
-//! is: `gold.x:silver.y` holds its version, and no version is added.
+//! **Unchanged source, same day**: the day's transaction is held, nothing is done. **Unchanged source, new day**:
+//! `full` writes the new day. `changed_only` has nothing to record, because the last commit has recorded the source as
+//! it is: `gold.x:silver.y` holds its version, and no version is added.
 //!
 //! **Two runs at once, a crash, a lost answer**: as for a model; the loser of a race looks again. **Midnight**: a run
 //! keeps the day on which its task began. When a later day has been recorded meanwhile, a `changed_only` run leaves its
@@ -27,7 +27,8 @@
 //!
 //! **A day late** ([`past`]) is recorded from the source as it was at the end of the day. The next recorded day keeps its
 //! state and is told anew as a change from the late one, in the same commit, and later ones where they build on it
-//! ([`late`]), so the table is as if the day had been recorded in its time. Which days are recorded is known by [`days`]: a day without a change has no rows.
+//! ([`late`]), so the table is as if the day had been recorded in its time. Which days are recorded is known by [`days`]: a
+//! day without a change has no rows.
 
 mod changed;
 mod check;
@@ -136,7 +137,7 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     };
     // Old days go when a new one comes.
     let cut = if is_today && of_day.is_none() { cut(plan, day) } else { None };
-    Day { lake, plan, ctx, day, base, cut }.record(&source, held_table, &recipe, txns).await
+    Day { lake, plan, ctx, day, base, cut, is_today }.record(&source, held_table, &recipe, txns).await
 }
 
 /// The application of the source's version that a day holds.

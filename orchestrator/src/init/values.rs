@@ -290,7 +290,9 @@ impl Values<'_> {
 
 /// A value on one line, without its end when it is long.
 fn shown(value: &str) -> String {
-    let line: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // What ends a line, or has no place in YAML.
+    let is_foreign = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}');
+    let line: String = value.chars().map(|c| if is_foreign(c) { ' ' } else { c }).collect();
     match line.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
