@@ -30,6 +30,7 @@ mod health;
 mod histories;
 mod kills;
 mod landing;
+mod late;
 mod layers;
 mod layout;
 mod logs;

@@ -95,6 +95,14 @@ pub struct SnapshotPlan {
     pub about: About,
 }
 
+impl SnapshotPlan {
+    /// True when what a `changed_only` day records tells all of the source's state: each column makes a row differ, and
+    /// rows that are gone are recorded.
+    pub(crate) fn tells_all(&self) -> bool {
+        self.compare_columns.is_empty() && self.hard_deletes == HardDeletes::Record
+    }
+}
+
 impl Plan {
     /// The table that the plan makes.
     pub fn table(&self) -> &TableName {

@@ -41,6 +41,8 @@ pub const NOT_SENT: &str = "_not_sent";
 pub const SNAPSHOT_DATE: &str = "snapshot_date";
 /// The property of a gold snapshot that says which days it has recorded: it goes with the rows.
 pub const SNAPSHOT_DAYS: &str = "lakehouse.snapshotDays";
+/// The property of a gold snapshot that says which days were recorded by other options than the present ones.
+pub const SNAPSHOT_OPTIONS: &str = "lakehouse.snapshotOptions";
 /// What a row of a changed-only snapshot records: `insert`, `update` or `delete`.
 pub const CHANGE: &str = "_change";
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod case;
 pub(crate) mod csv;
+pub(crate) mod days;
 pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod parallel;

@@ -46,7 +46,7 @@ pub(super) fn changes(
     let joined = beside(now, was, layout, &plan.keys, join)?;
     let appeared = of(WAS, HERE).is_null();
     let vanished = of(NOW, HERE).is_null();
-    let recorded = differs(&layout.compared).fold(appeared.clone().or(vanished.clone()), Expr::or);
+    let recorded = differs(&layout.compared(plan)).fold(appeared.clone().or(vanished.clone()), Expr::or);
 
     let columns = layout.schema.fields().iter().map(|field| {
         let name = field.name();

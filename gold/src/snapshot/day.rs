@@ -13,6 +13,7 @@ use lake::commit::Txn;
 use lake::report::TaskReport;
 use lake::run::RunContext;
 use lake::session::{Session, reference};
+use lake::stage::Staged;
 use lake::table::Definition;
 use lake::{Context, Lake, Result, Table};
 
@@ -20,6 +21,7 @@ use super::changed::{self, changes, shaped};
 use super::days::Days;
 use super::late::Late;
 use super::layout::Layout;
+use super::options::Others;
 use super::retention;
 use super::since::{Sides, since};
 use super::state::{current, date, living};
@@ -36,6 +38,8 @@ pub(super) struct Day<'a> {
     pub(super) plan: &'a SnapshotPlan,
     pub(super) ctx: &'a RunContext,
     pub(super) day: NaiveDate,
+    /// The days that were recorded by other options; this one is none of them.
+    pub(super) others: Others,
     /// The version of the source whose state the last day before has, where that is known.
     pub(super) base: Option<u64>,
     /// Days before this one go.
@@ -86,11 +90,15 @@ impl Day<'_> {
         let mut known = held.as_ref().map(Days::of).transpose()?.unwrap_or_default();
         let change = self.change(&session, source, held.as_ref(), &layout, &known).await.context(doing)?;
         known.insert(self.day);
+        let mut others = self.others.clone();
         if let Some(cut) = change.cut {
             known.cut(cut, plan.strategy == Strategy::ChangedOnly);
+            others.cut(cut);
         }
+        let mut properties = vec![recipe.property()?, (SNAPSHOT_DAYS.to_owned(), known.to_string())];
+        properties.extend(others.property(held.as_ref())?);
         let publication = Publication {
-            properties: vec![recipe.property()?, (SNAPSHOT_DAYS.to_owned(), known.to_string())],
+            properties,
             removes: change.removes(held.as_ref())?,
             predicate: Some(change.predicate()),
             target: Target::new(self.lake, &plan.table, held, definition),
@@ -154,13 +162,12 @@ impl Day<'_> {
         let before = history.filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?;
         let was = shaped(living(before, &self.plan.keys)?, layout)?;
         let of_day = changes(was, now, layout, self.plan, self.day)?;
-        let mut change = Change { frame: of_day.clone(), replaced: vec![self.day], carried: 0, cut: None };
-        if known.after(self.day).is_none() {
-            return Ok(change);
-        }
-        let (lake, plan, day) = (self.lake, self.plan, self.day);
-        let layout = layout.of_table(plan);
-        for (later, rows) in (Late { lake, plan, session, table, layout, known, day }).told_anew(of_day).await? {
+        let mut change = Change { frame: of_day, replaced: vec![self.day], carried: 0, cut: None };
+        let Some(next) = known.after(self.day) else { return Ok(change) };
+        change.frame = Staged::write(change.frame).await?.frame(session).await?;
+        let (lake, plan, others, day) = (self.lake, self.plan, &self.others, self.day);
+        let late = Late { lake, plan, others, session, table, layout, known, day };
+        for (later, rows) in late.told_anew(change.frame.clone(), next).await? {
             change.frame = change.frame.union(rows)?;
             change.replaced.push(later);
         }

@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 use chrono::NaiveDate;
 use lake::columns::{SNAPSHOT_DATE, SNAPSHOT_DAYS};
 use lake::{Error, ErrorKind, Result, Table};
+use serde::{Deserialize, Serialize};
 
 const BETWEEN: &str = ", ";
 const UP_TO: &str = "..";
 
 /// Recorded days.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(super) struct Days(BTreeSet<NaiveDate>);
 
 impl Days {
@@ -36,6 +38,16 @@ impl Days {
     /// Adds a day.
     pub(super) fn insert(&mut self, day: NaiveDate) {
         self.0.insert(day);
+    }
+
+    /// Takes away a day.
+    pub(super) fn remove(&mut self, day: NaiveDate) {
+        self.0.remove(&day);
+    }
+
+    /// Takes away all other days.
+    pub(super) fn retain(&mut self, stays: impl Fn(NaiveDate) -> bool) {
+        self.0.retain(|day| stays(*day));
     }
 
     /// Takes away the days before `cut`. With `is_carried` the state of `cut` stays known, whether it was recorded or
@@ -96,7 +108,7 @@ impl Days {
         runs
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut days = BTreeSet::new();
         for run in text.split(BETWEEN).filter(|run| !run.is_empty()) {
             let (first, last) = run.split_once(UP_TO).unwrap_or((run, run));
@@ -117,6 +129,20 @@ impl std::fmt::Display for Days {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Days> for String {
+    fn from(days: Days) -> Self {
+        days.to_string()
+    }
+}
+
+impl TryFrom<String> for Days {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("no days: `{text}`"))
     }
 }
 

@@ -9,6 +9,9 @@
 //! - `compare_columns`: the last version may come from the late day and have other values in the columns that are not
 //!   compared. A later delete keeps them as its last values.
 //!
+//! Where days after it were recorded by different options ([`Others`]), the source is asked on each of them too: what one day
+//! did not compare the next may.
+//!
 //! A row is open up to the day that records it again, or could have. So is one that the table has no longer: a day that is
 //! recorded again, as it was at its end, may have lost what a run had seen on it.
 
@@ -28,6 +31,7 @@ use super::changed::{DELETE, changes, differing, shaped};
 use super::day_app;
 use super::days::Days;
 use super::layout::{Layout, kept};
+use super::options::{Options, Others};
 use super::state::{compare, current, date, living, of};
 use crate::plan::SnapshotPlan;
 use crate::spec::HardDeletes;
@@ -35,12 +39,14 @@ use crate::spec::HardDeletes;
 /// A day of a `changed_only` snapshot that others follow.
 pub(super) struct Late<'a> {
     pub(super) lake: &'a Lake,
+    /// With the present options.
     pub(super) plan: &'a SnapshotPlan,
+    /// The days that were recorded by others.
+    pub(super) others: &'a Others,
     pub(super) session: &'a Session,
     /// The snapshot, registered in the session.
     pub(super) table: &'a Table,
-    /// All columns of the table, whatever the source has of them on a day.
-    pub(super) layout: Layout,
+    pub(super) layout: &'a Layout,
     /// The recorded days.
     pub(super) known: &'a Days,
     /// The late one.
@@ -48,30 +54,37 @@ pub(super) struct Late<'a> {
 }
 
 impl Late<'_> {
-    /// The later days that say something else when the late day has the rows `of_day`, oldest first, each with all its
-    /// rows.
+    /// The days from `next` on, the first after the late one, that say something else when that has the rows `of_day`;
+    /// oldest first, each with all its rows.
     ///
     /// # Errors
     /// [`ErrorKind::Table`] when the source is not there any more as a later day has it and must be asked.
-    pub(super) async fn told_anew(&self, of_day: DataFrame) -> Result<Vec<(NaiveDate, DataFrame)>> {
-        let Some(next) = self.known.after(self.day) else { return Ok(Vec::new()) };
-        let plan = self.plan;
+    pub(super) async fn told_anew(&self, of_day: DataFrame, next: NaiveDate) -> Result<Vec<(NaiveDate, DataFrame)>> {
         let before = self.history().await?.filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?.union(of_day)?;
-        let is_told = plan.compare_columns.is_empty() && !self.ignores();
-        let there = if is_told { self.told(next).await? } else { self.source_on(next).await? };
-        let of_next = changes(self.shaped(living(before.clone(), &plan.keys)?)?, there, &self.layout, plan, next)?;
+        let tells_all = self.plan_of(next).tells_all();
+        let there = if tells_all { self.told(next).await? } else { self.source_on(next).await? };
+        let of_next = Staged::write(self.changes(before.clone(), there, next)?).await?.frame(self.session).await?;
         let mut anew = vec![(next, of_next.clone())];
-        if is_told {
-            return Ok(anew);
+        if !tells_all {
+            let open = self.open(before.union(of_next)?, next, None).await?;
+            self.follow(open, next, &mut anew).await?;
         }
-        let mut open = self.open(before.union(of_next)?, next, None).await?;
-        let mut last = next;
-        while let Some(day) = self.day_after(last, &open).await? {
+        Ok(anew)
+    }
+
+    /// Adds the days after `last` that say something else of the open rows.
+    async fn follow(
+        &self,
+        mut open: Staged,
+        mut last: NaiveDate,
+        anew: &mut Vec<(NaiveDate, DataFrame)>,
+    ) -> Result<()> {
+        let asks = self.must_ask(last);
+        while let Some(day) = self.day_after(last, &open, asks).await? {
             let rows = open.frame(self.session).await?;
-            let there = if self.ignores() { self.source_on(day).await? } else { self.told(day).await? };
+            let there = if asks { self.source_on(day).await? } else { self.told(day).await? };
             let there = self.of_keys(there, &rows, JoinType::LeftSemi)?;
-            let was = self.shaped(living(rows.clone(), &plan.keys)?)?;
-            let of_open = Staged::write(changes(was, there, &self.layout, plan, day)?).await?;
+            let of_open = Staged::write(self.changes(rows.clone(), there, day)?).await?;
             let of_open_frame = of_open.frame(self.session).await?;
             let held = self.history().await?.filter(ident(SNAPSHOT_DATE).eq(date(day)))?;
             let said = self.of_keys(held.clone(), &rows, JoinType::LeftSemi)?.count().await?;
@@ -82,15 +95,38 @@ impl Late<'_> {
             open = self.open(rows.clone().union(of_open_frame)?, day, Some(&rows)).await?;
             last = day;
         }
-        Ok(anew)
+        Ok(())
+    }
+
+    /// What `day` records when the source is `there` after these rows of earlier days.
+    fn changes(&self, before: DataFrame, there: DataFrame, day: NaiveDate) -> Result<DataFrame> {
+        let was = shaped(living(before, &self.plan.keys)?, self.layout)?;
+        changes(was, there, self.layout, &self.plan_of(day), day)
+    }
+
+    /// The plan by which a day was recorded.
+    fn plan_of(&self, day: NaiveDate) -> SnapshotPlan {
+        self.others.plan_of(day, self.plan)
+    }
+
+    /// True when the days from `day` on do not tell whether they say something else of an open row.
+    fn must_ask(&self, day: NaiveDate) -> bool {
+        ignores(&self.plan_of(day)) || !self.are_alike(day)
+    }
+
+    /// True when the days from `day` on were recorded by the same options.
+    fn are_alike(&self, day: NaiveDate) -> bool {
+        let first = Options::of_plan(&self.plan_of(day));
+        let later = self.known.iter().filter(|known| *known > day);
+        later.map(|later| self.plan_of(later)).all(|plan| Options::of_plan(&plan) == first)
     }
 
     /// The next day that may say something else of the open rows.
-    async fn day_after(&self, day: NaiveDate, open: &Staged) -> Result<Option<NaiveDate>> {
+    async fn day_after(&self, day: NaiveDate, open: &Staged, asks: bool) -> Result<Option<NaiveDate>> {
         if open.rows() == 0 {
             return Ok(None);
         }
-        if self.ignores() {
+        if asks {
             return Ok(self.known.after(day));
         }
         let later = self.history().await?.filter(ident(SNAPSHOT_DATE).gt(date(day)))?;
@@ -104,10 +140,7 @@ impl Late<'_> {
     /// Those last versions up to `day`, of rows as the table says them from now on, that are others than it says now, and
     /// those that it says now and not from now on, as deletes. With `among`, `rows` are all of these keys alone.
     async fn open(&self, rows: DataFrame, day: NaiveDate, among: Option<&DataFrame>) -> Result<Staged> {
-        let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
-        let all = || self.layout.schema.fields().iter().map(|field| field.name().clone()).filter(|name| !own(name));
-        // What is not compared is kept in deletes alone.
-        let columns = if self.ignores() { self.layout.compared.clone() } else { all().collect() };
+        let columns = self.mattering(day);
         let keys = &self.plan.keys;
         let mut was = living(self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?, keys)?;
         if let Some(among) = among {
@@ -119,13 +152,22 @@ impl Late<'_> {
             CHANGE => lit(DELETE).alias(CHANGE),
             name => ident(name),
         }))?;
-        Staged::write(differing(was, now, &self.layout, keys, &columns)?.union(lost)?).await
+        Staged::write(differing(was, now, self.layout, keys, &columns)?.union(lost)?).await
+    }
+
+    /// The columns whose values on `day` matter to later days. What is not compared matters to deletes alone, which keep it.
+    fn mattering(&self, day: NaiveDate) -> Vec<String> {
+        let plan = self.plan_of(day);
+        match ignores(&plan) && self.are_alike(day) {
+            true => self.layout.compared(&plan),
+            false => self.layout.values().collect(),
+        }
     }
 
     /// The state of a day as the table says it.
     async fn told(&self, day: NaiveDate) -> Result<DataFrame> {
         let rows = self.history().await?.filter(ident(SNAPSHOT_DATE).lt_eq(date(day)))?;
-        self.shaped(living(rows, &self.plan.keys)?)
+        shaped(living(rows, &self.plan.keys)?, self.layout)
     }
 
     /// The state of a day as the source had it.
@@ -144,17 +186,14 @@ impl Late<'_> {
         // A session of its own: the source is registered as it is on the late day.
         let session = self.lake.session()?;
         session.register(&then).await?;
-        let kept = kept(self.plan, &then.schema())?;
-        self.shaped(current(&session, &then).await?.select(kept.iter().map(ident).collect::<Vec<_>>())?)
+        let kept = kept(&self.plan_of(day), &then.schema())?;
+        let rows = current(&session, &then).await?.select(kept.iter().map(ident).collect::<Vec<_>>())?;
+        shaped(rows, self.layout)
     }
 
     /// All rows of the table, with the columns that it has from now on.
     async fn history(&self) -> Result<DataFrame> {
         self.layout.like(self.session.context().table(reference(self.table.name())).await?)
-    }
-
-    fn shaped(&self, rows: DataFrame) -> Result<DataFrame> {
-        shaped(rows, &self.layout)
     }
 
     /// The rows whose key is, or is not, among those of others.
@@ -166,8 +205,8 @@ impl Late<'_> {
         let met = keys.iter().map(|key| compare(of(ROWS, key), self.layout.same_key(), of(OTHERS, key)));
         Ok(rows.alias(ROWS)?.join_on(others, join, met)?)
     }
+}
 
-    fn ignores(&self) -> bool {
-        self.plan.hard_deletes == HardDeletes::Ignore
-    }
+fn ignores(plan: &SnapshotPlan) -> bool {
+    plan.hard_deletes == HardDeletes::Ignore
 }

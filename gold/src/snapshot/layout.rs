@@ -23,8 +23,6 @@ pub(super) struct Layout {
     pub(super) schema: SchemaRef,
     /// The columns of the source that are kept.
     pub(super) kept: Vec<String>,
-    /// Those of them that make a row differ.
-    pub(super) compared: Vec<String>,
     /// The columns that the table had before this run.
     known: Vec<String>,
     /// True when a key column may be null.
@@ -45,11 +43,7 @@ impl Layout {
 
     fn of(plan: &SnapshotPlan, source: &Schema, table: Option<&Schema>) -> Result<Self> {
         let kept = kept(plan, source)?;
-        let compared = match plan.compare_columns.is_empty() {
-            true => kept.iter().filter(|name| !plan.keys.contains(name)).cloned().collect(),
-            false => plan.compare_columns.clone(),
-        };
-        for (key, names) in [("keys", &plan.keys), ("compare_columns", &compared)] {
+        for (key, names) in [("keys", &plan.keys), ("compare_columns", &plan.compare_columns)] {
             if let Some(name) = names.iter().find(|name| !kept.contains(name)) {
                 return Err(missing(plan, key, name, kept.iter().map(String::as_str)));
             }
@@ -64,22 +58,22 @@ impl Layout {
         };
         let nullable_keys = plan.keys.iter().any(|key| source.field_with_name(key).is_ok_and(Field::is_nullable));
         let known = table.unwrap_or(&Schema::empty()).fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Self { schema, kept, compared, known, nullable_keys })
+        Ok(Self { schema, kept, known, nullable_keys })
     }
 
-    /// The same with all columns of the table to compare, whatever a source had of them at some time; where the spec names
-    /// the columns that make a row differ, those.
-    pub(super) fn of_table(&self, plan: &SnapshotPlan) -> Self {
-        let own = |name: &String| [SNAPSHOT_DATE, CHANGE].contains(&name.as_str()) || plan.keys.contains(name);
-        let names = self.schema.fields().iter().map(|field| field.name().clone()).filter(|name| !own(name));
-        let compared = if plan.compare_columns.is_empty() { names.collect() } else { plan.compare_columns.clone() };
-        Self {
-            schema: Arc::clone(&self.schema),
-            kept: self.kept.clone(),
-            compared,
-            known: self.known.clone(),
-            nullable_keys: self.nullable_keys,
+    /// The columns that make a row differ: those that the plan names, or all but the keys, whatever a source had of them
+    /// at some time. One that the source has lost makes each row differ that had a value in it, once.
+    pub(super) fn compared(&self, plan: &SnapshotPlan) -> Vec<String> {
+        if !plan.compare_columns.is_empty() {
+            return plan.compare_columns.clone();
         }
+        self.values().filter(|name| !plan.keys.contains(name)).collect()
+    }
+
+    /// The columns of the table that come from the source.
+    pub(super) fn values(&self) -> impl Iterator<Item = String> {
+        let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
+        self.schema.fields().iter().map(|field| field.name().clone()).filter(move |name| !own(name))
     }
 
     /// How keys are compared: null meets null where a key column may be null.
@@ -209,7 +203,7 @@ mod tests {
     fn technical_columns_stay_out_unless_listed() {
         let all = Layout::of(&plan(&[]), &source(), None).expect("a layout");
         assert_eq!(names(&all.schema), ["snapshot_date", "_change", "id", "price"]);
-        assert_eq!(all.compared, ["price"]);
+        assert_eq!(all.compared(&plan(&[])), ["price"]);
         let listed = Layout::of(&plan(&["id", "_batch_id"]), &source(), None).expect("a layout");
         assert_eq!(listed.kept, ["id", "_batch_id"]);
     }

@@ -28,7 +28,8 @@
 //! **A day late** ([`past`]) is recorded from the source as it was at the end of the day. The next recorded day keeps its
 //! state and is told anew as a change from the late one, in the same commit, and later ones where they build on it
 //! ([`late`]), so the table is as if the day had been recorded in its time. Which days are recorded is known by [`days`]: a
-//! day without a change has no rows.
+//! day without a change has no rows. By which options is known by [`options`]: a late day is recorded by the present ones,
+//! those after it are compared by their own, and a day that was recorded by others is recorded again when it is asked for.
 
 mod changed;
 mod check;
@@ -36,6 +37,7 @@ mod day;
 mod days;
 mod late;
 mod layout;
+mod options;
 mod past;
 mod retention;
 mod since;
@@ -52,6 +54,7 @@ use lake::{Error, ErrorKind, Lake, Result, Table};
 pub use self::check::{Check, check};
 use self::day::Day;
 use self::days::Days;
+use self::options::{Options, Others};
 pub(crate) use self::past::Past;
 pub use self::state::{AsOf, as_of};
 pub use self::swap::swapped;
@@ -109,7 +112,10 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     let same = held.recipe.as_ref() == Some(&recipe);
     let is_today = matches!(which, Which::Today(_));
     let recorded = is_today && plan.strategy == Strategy::ChangedOnly && newest.is_some_and(|newest| newest >= version);
-    if same && (recorded || of_day.is_some_and(|held| held >= version)) {
+    let options = Options::of(&recipe);
+    let mut others = held_table.as_ref().map(Others::of).transpose()?.unwrap_or_default();
+    let is_as_now = !others.has(day);
+    if same && (recorded || (is_as_now && of_day.is_some_and(|held| held >= version))) {
         tell(held_table.as_ref(), &plan.about, &plan.described(), ctx).await?;
         return Ok(answer::up_to_date(&plan.table, held_table.as_ref(), [&source]));
     }
@@ -127,17 +133,23 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
         Txn::new(source_app(&plan.table, &plan.source), newest.map_or(version, |newest| newest.max(version))),
         Txn::new(day_app(plan, day), version),
     ];
-    if !same {
+    if !same || !is_as_now {
         txns.push(held.next_change(&plan.table).await?);
+    }
+    if !same {
         txns.push(since::options_of(plan, day));
     }
+    if let (Some(table), Some(before)) = (&held_table, &held.recipe) {
+        others.change(&Days::of(table)?, Options::of(before), &options);
+    }
+    others.recorded(day);
     let base = match &held_table {
         Some(table) if same && is_today => since::base(plan, table, day).await?,
         _ => None,
     };
     // Old days go when a new one comes.
     let cut = if is_today && of_day.is_none() { cut(plan, day) } else { None };
-    Day { lake, plan, ctx, day, base, cut, is_today }.record(&source, held_table, &recipe, txns).await
+    Day { lake, plan, ctx, day, others, base, cut, is_today }.record(&source, held_table, &recipe, txns).await
 }
 
 /// The application of the source's version that a day holds.

@@ -28,7 +28,7 @@ use super::days::Days;
 use super::layout::Layout;
 use super::state::is_current;
 use crate::plan::SnapshotPlan;
-use crate::spec::{HardDeletes, Strategy};
+use crate::spec::Strategy;
 
 /// How often more a row came new than old.
 const NET: &str = "__net";
@@ -54,8 +54,7 @@ pub(super) fn options_app(table: &TableName) -> String {
 /// # Errors
 /// [`lake::ErrorKind::Store`] when the log cannot be read.
 pub(super) async fn base(plan: &SnapshotPlan, table: &Table, day: NaiveDate) -> Result<Option<u64>> {
-    let is_all = plan.compare_columns.is_empty() && plan.hard_deletes == HardDeletes::Record;
-    if plan.strategy != Strategy::ChangedOnly || !is_all {
+    if plan.strategy != Strategy::ChangedOnly || !plan.tells_all() {
         return Ok(None);
     }
     let days = Days::of(table)?;

@@ -7,6 +7,7 @@ use lake::{Result, Table};
 
 use super::day_app;
 use super::days::Days;
+use super::options::Others;
 use super::since::options_app;
 use crate::plan::Plan;
 use crate::recipe::source_app;
@@ -26,6 +27,7 @@ pub async fn swapped(plan: Option<&Plan>, own: &Table, other: &Table) -> Result<
     }
     let (held, kept) = (Days::of(own)?, Days::of(other)?);
     along.properties.push((SNAPSHOT_DAYS.to_owned(), kept.to_string()));
+    along.properties.extend(Others::of(other)?.property(Some(own))?);
     let (gone, stay): (Vec<NaiveDate>, Vec<NaiveDate>) = held.iter().partition(|day| !kept.has(*day));
     let Some(Plan::Snapshot(plan)) = plan else { return Ok(along) };
     if gone.is_empty() {

@@ -58,7 +58,9 @@ pub(crate) async fn create(delta: DeltaTable, name: &TableName, definition: &Def
 pub(crate) async fn create_of(delta: DeltaTable, name: &TableName, of: &Table, files: Vec<Add>) -> Result<()> {
     forget_checkpoint(&delta).await?;
     let snapshot = of.delta().snapshot()?;
-    let own = |key: &str| key.starts_with("lakehouse.") && key != columns::SNAPSHOT_DAYS;
+    let own = |key: &str| {
+        key.starts_with("lakehouse.") && ![columns::SNAPSHOT_DAYS, columns::SNAPSHOT_OPTIONS].contains(&key)
+    };
     let properties = of.properties()?.iter().filter(|(key, _)| !own(key));
     let properties = properties.map(|(key, value)| (key.clone(), Some(value.clone())));
     let parameters = [("source", of.location()), ("sourceVersion", of.version().to_string())];
