@@ -129,14 +129,20 @@ const OPTIONS: [&str; 5] = [
     ", columns: [id]",
 ];
 
-/// A copy of each day and the changes of each, by options.
+/// What the spec says of a table by these options.
+fn entry(table: &str, options: usize) -> String {
+    let (strategy, options) = match table {
+        "copies" if options == 4 => ("full", OPTIONS[4]),
+        "copies" => ("full", ""),
+        _ => ("changed_only", OPTIONS[options]),
+    };
+    format!("{{snapshot_of: silver.products, strategy: {strategy}{options}}}")
+}
+
+/// A copy of each day and the changes of each.
 fn spec_with(options: usize) -> String {
-    let copies = if options == 4 { ", columns: [id]" } else { "" };
-    let changes = OPTIONS[options];
-    format!(
-        "name: late\ngold:\n  copies: {{snapshot_of: silver.products, strategy: full{copies}}}\n  \
-         changes: {{snapshot_of: silver.products, strategy: changed_only{changes}}}\n"
-    )
+    let entries = ["copies", "changes"].map(|table| format!("  {table}: {}\n", entry(table, options)));
+    format!("name: late\ngold:\n{}", entries.concat())
 }
 
 #[test]
@@ -180,6 +186,11 @@ async fn options(seed: u64) {
             let (day, all) = (name(day), states[day].len());
             let changed = late.backfill(&day, &day).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             recorded.extend(changed.into_iter().map(|of| (of, (now, all))));
+            for table in ["copies", "changes"] {
+                let (by, seen) = recorded[&(TableName::gold(table), day.parse().expect("a day"))];
+                assert_eq!(entry(table, by), entry(table, now), "{table} on {day}, seed {seed}: asked for, not done");
+                assert_eq!(seen, all, "{table} on {day}, seed {seed}: as it was at its end");
+            }
         }
         late.next_day().await;
     }

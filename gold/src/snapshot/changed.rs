@@ -93,9 +93,7 @@ fn differs(columns: &[String]) -> impl Iterator<Item = Expr> {
 
 /// Rows with the columns of the table that come from the source; those that they lack are null.
 pub(super) fn shaped(rows: DataFrame, layout: &Layout) -> Result<DataFrame> {
-    let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
-    let fields = layout.schema.fields().iter().filter(|field| !own(field.name()));
-    let columns = fields.map(|field| {
+    let columns = layout.values().map(|field| {
         let name = field.name();
         Ok(match rows.schema().has_column_with_unqualified_name(name) {
             true => ident(name),

@@ -160,7 +160,7 @@ impl Late<'_> {
         let plan = self.plan_of(day);
         match ignores(&plan) && self.are_alike(day) {
             true => self.layout.compared(&plan),
-            false => self.layout.values().collect(),
+            false => self.layout.values().map(|field| field.name().clone()).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Operator, ident, lit};
@@ -67,13 +67,12 @@ impl Layout {
         if !plan.compare_columns.is_empty() {
             return plan.compare_columns.clone();
         }
-        self.values().filter(|name| !plan.keys.contains(name)).collect()
+        self.values().map(|field| field.name().clone()).filter(|name| !plan.keys.contains(name)).collect()
     }
 
     /// The columns of the table that come from the source.
-    pub(super) fn values(&self) -> impl Iterator<Item = String> {
-        let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
-        self.schema.fields().iter().map(|field| field.name().clone()).filter(move |name| !own(name))
+    pub(super) fn values(&self) -> impl Iterator<Item = &FieldRef> {
+        self.schema.fields().iter().filter(|field| ![SNAPSHOT_DATE, CHANGE].contains(&field.name().as_str()))
     }
 
     /// How keys are compared: null meets null where a key column may be null.

@@ -16,7 +16,6 @@ use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{ident, lit, when};
 use lake::changes::{IS_NEW, Told, between, last_foreign};
-use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
@@ -84,11 +83,9 @@ pub(super) async fn since(
     layout: &Layout,
     base: u64,
 ) -> Result<Option<Sides>> {
-    let own = |name: &str| [SNAPSHOT_DATE, CHANGE].contains(&name);
-    let is_lost = |name: &String| !own(name) && !layout.kept.contains(name);
     let schema = source.schema();
     let mut names = layout.kept.clone();
-    if layout.schema.fields().iter().any(|field| is_lost(field.name())) {
+    if layout.values().any(|field| !layout.kept.contains(field.name())) {
         return Ok(None);
     }
     let current = is_current(source);
