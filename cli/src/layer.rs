@@ -12,7 +12,7 @@ use lake::spec::{Document, Header, Problems, did_you_mean};
 use lake::{Clock, Error, Lake, Result, TableName};
 use tracing::Instrument;
 
-use crate::{Failure, LogArgs, Output, Printer};
+use crate::{Failure, LogArgs, Output, Printer, process};
 
 /// How often people are told how far a table has come.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -114,15 +114,7 @@ pub fn main<L: Layer>() -> ExitCode {
         Cli::<L::Extra>::command().name(L::NAME).bin_name(L::NAME).about(L::ABOUT).version(env!("CARGO_PKG_VERSION"));
     let cli = Cli::<L::Extra>::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     cli.log.begin();
-    let printer = Printer;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return printer.failure(&Failure::Error(error.into())),
-    };
-    match runtime.block_on(run::<L>(&cli.spec, &cli.command, printer)) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => printer.failure(&failure),
-    }
+    process::run(run::<L>(&cli.spec, &cli.command, Printer))
 }
 
 async fn run<L: Layer>(spec: &Path, command: &Command<L::Extra>, printer: Printer) -> Result<u8, Failure> {

@@ -5,11 +5,13 @@
 mod layer;
 mod log;
 mod printer;
+mod process;
 pub mod rows;
 
 pub use layer::{Layer, NoExtra, Place, chosen, main as layer_main};
 pub use log::{LogArgs, LogFormat, LogLevel, is_json as logs_are_json};
 pub use printer::{Failure, Printer};
+pub use process::run as run_process;
 
 /// How a command that reports prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -81,27 +81,12 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Threads that may block, at most. Every task of a run holds some while it waits for others of them: with too few, all
-/// would wait. Those that nobody needs are not made.
-const BLOCKING_THREADS_MAX: usize = 8192;
-
 /// Reads the arguments, does what they say, and prints what went wrong.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| not_ours(&error));
     cli.log.begin();
     let printer = Printer;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = match runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build() {
-        Ok(runtime) => runtime,
-        Err(error) => return printer.failure(&Failure::Error(error.into())),
-    };
-    let code = match runtime.block_on(dispatch(&cli, &printer)) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => printer.failure(&failure),
-    };
-    // What a watch gave up to stop (a look at a mount that hangs) holds a thread still.
-    runtime.shutdown_background();
-    code
+    cli::run_process(dispatch(&cli, &printer))
 }
 
 /// Commands that only the program of a layer has.
