@@ -87,6 +87,81 @@ async fn story() {
 }
 
 #[test]
+fn a_lost_column_makes_one_day_compare_all() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(lost());
+}
+
+async fn lost() {
+    let mut days = Days::new("name: days\ngold:\n  changes: {snapshot_of: silver.products, strategy: changed_only}\n");
+    days.has_note = true;
+    let first = State::from([(1, Some("a")), (2, Some("b"))]);
+    days.set(&first).await;
+    days.run().await;
+
+    // What every row has lost is told of every row.
+    days.next_day().await;
+    days.has_note = false;
+    days.set(&first).await;
+    assert!(!days.runs_without("changes", "2024-05-01").await, "the first day must be read");
+    assert_eq!(days.run().await, [true]);
+    assert_eq!(days.recorded("2024-05-02").await, changes(&[(1, "update"), (2, "update")]));
+
+    // The days after it are told from what changed.
+    days.next_day().await;
+    let third = State::from([(1, Some("a")), (2, Some("b3"))]);
+    days.set(&third).await;
+    assert!(days.runs_without("changes", "2024-05-02").await, "no day needs to be read");
+    assert_eq!(days.recorded("2024-05-03").await, changes(&[(2, "update")]));
+
+    // It is there again.
+    days.next_day().await;
+    days.has_note = true;
+    days.set(&third).await;
+    assert_eq!(days.run().await, [true]);
+    assert_eq!(days.recorded("2024-05-04").await, changes(&[(1, "update"), (2, "update")]));
+    let with_notes = BTreeMap::from([(1, Some("a (of a)".to_owned())), (2, Some("b3 (of b3)".to_owned()))]);
+    assert_eq!(days.as_of("changes", "2024-05-04").await, with_notes);
+    assert_eq!(days.as_of("changes", "2024-05-03").await, owned(&third));
+}
+
+#[test]
+fn what_one_day_did_not_compare_the_next_may() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(mixed());
+}
+
+async fn mixed() {
+    let all = "name: days\ngold:\n  changes: {snapshot_of: silver.products, strategy: changed_only}\n";
+    let by_name = all.replace("changed_only", "changed_only, columns: [id, name], compare_columns: [name]");
+    let mut days = Days::new(all);
+    let state = State::from([(1, Some("a"))]);
+    days.set(&state).await;
+    days.run().await;
+
+    // The second day, with another value, has no run. The third does not compare that value, the fourth does.
+    days.next_day().await;
+    days.has_note = true;
+    days.set(&state).await;
+    days.next_day().await;
+    days.has_note = false;
+    days.set(&state).await;
+    days.respec(&by_name);
+    days.run().await;
+    days.next_day().await;
+    days.respec(all);
+    days.run().await;
+    assert_eq!(days.recorded("2024-05-04").await, changes(&[]), "the same as on the first day");
+
+    days.backfill("2024-05-02", "2024-05-02").await.expect("a late day");
+    let with_note = BTreeMap::from([(1, Some("a (of a)".to_owned()))]);
+    assert_eq!(days.as_of("changes", "2024-05-02").await, with_note);
+    assert_eq!(days.recorded("2024-05-03").await, changes(&[]));
+    assert_eq!(days.recorded("2024-05-04").await, changes(&[(1, "update")]));
+    assert_eq!(days.as_of("changes", "2024-05-04").await, owned(&state));
+}
+
+#[test]
 fn a_snapshot_that_becomes_another_table_has_the_days_of_its_new_rows() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(swapped());

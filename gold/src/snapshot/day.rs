@@ -131,7 +131,7 @@ impl Day<'_> {
         }
         let of_day = |frame| Change { frame, replaced: vec![self.day], carried: 0, cut: None };
         if let Some(base) = self.base
-            && let Some(Sides { was, now }) = since(self.lake, session, source, layout, base).await?
+            && let Some(Sides { was, now }) = since(self.lake, session, self.plan, source, layout, base).await?
             && let Some(table) = held
         {
             session.register(table).await?;

@@ -79,13 +79,14 @@ pub(super) async fn base(plan: &SnapshotPlan, table: &Table, day: NaiveDate) -> 
 pub(super) async fn since(
     lake: &Lake,
     session: &Session,
+    plan: &SnapshotPlan,
     source: &Table,
     layout: &Layout,
     base: u64,
 ) -> Result<Option<Sides>> {
     let schema = source.schema();
     let mut names = layout.kept.clone();
-    if layout.values().any(|field| !layout.kept.contains(field.name())) {
+    if may_have_lost(lake, plan, source, layout, base).await {
         return Ok(None);
     }
     let current = is_current(source);
@@ -119,6 +120,20 @@ pub(super) async fn since(
         shaped(net.clone().filter(of_side)?.select(kept())?, layout)
     };
     Ok(Some(Sides { was: side(false)?, now: side(true)? }))
+}
+
+/// True when the source may have lost a column since its version `base`: each row differs then that had a value in it.
+async fn may_have_lost(lake: &Lake, plan: &SnapshotPlan, source: &Table, layout: &Layout, base: u64) -> bool {
+    let absent: Vec<&String> =
+        layout.values().map(|field| field.name()).filter(|name| !layout.kept.contains(name)).collect();
+    // The source has each column that the plan lists.
+    if absent.is_empty() || !plan.columns.is_empty() {
+        return false;
+    }
+    match lake.table_at(source.name(), base).await {
+        Ok(then) => absent.iter().any(|name| then.schema().field_with_name(name).is_ok()),
+        Err(_) => true,
+    }
 }
 
 /// True for types whose values are told apart in groups as they are one by one: maps are not.
