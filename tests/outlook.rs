@@ -82,6 +82,45 @@ fn a_table_that_cannot_take_the_spec_is_told_as_a_run_tells_it() {
 }
 
 #[test]
+fn what_only_rows_that_come_run_into_is_foreseen() {
+    let project = Project::new(SPEC);
+    land(&project, "1", b"id,n\n1,10\n");
+    project.run();
+    let columns = "columns: {id: bigint not null, n: bigint}";
+    project.respec(&SPEC.replacen(columns, &format!("{columns}, partition_by: [n]"), 1));
+    assert_eq!(outlook(&project, "silver.now")["outlook"], "up_to_date");
+    assert_eq!(project.run().task("silver.now").status, "up_to_date");
+    land(&project, "2", b"id,n\n2,20\n");
+    let told = outlook(&project, "silver.now");
+    assert_eq!((&told["outlook"], &outlook(&project, "silver.other")["outlook"]), (&json!("fails"), &json!("follows")));
+    let run = summary_of(&project.run_with(None).expect(1));
+    assert_eq!(run.task("silver.now").error.as_ref().expect("an error")["message"], told["why"]);
+}
+
+#[test]
+fn rules_about_new_columns_come_with_the_rows() {
+    let project = Project::new(SPEC);
+    land(&project, "1", b"id,n\n1,10\n");
+    project.run();
+    let columns = "columns: {id: bigint not null, n: bigint}";
+    let more = "columns: {id: bigint not null, n: bigint, more: bigint}";
+    project.respec(&SPEC.replacen(columns, &format!("{more}, constraints: {{more: more IS NULL OR more > 0}}"), 1));
+    assert_eq!(outlook(&project, "silver.now")["outlook"], "up_to_date");
+    assert_eq!(project.run().task("silver.now").status, "up_to_date");
+    land(&project, "2", b"id,n,more\n2,20,5\n3,30,0\n");
+    let run = project.run();
+    assert_eq!((run.task("silver.now").applied, run.task("silver.now").quarantined), (1, 1));
+    // What rows lack that are there no run can give them.
+    let generated = more.replace("more: bigint", "more: bigint, twice: bigint");
+    project.respec(&SPEC.replacen(columns, &format!("{generated}, generated: {{twice: n * 2}}"), 1));
+    let told = outlook(&project, "silver.now");
+    let run = summary_of(&project.run_with(None).expect(1));
+    let error = run.task("silver.now").error.as_ref().expect("an error");
+    assert_eq!((&error["message"], &told["outlook"]), (&told["why"], &json!("fails")));
+    assert!(error["message"].as_str().expect("a text").contains("the new generated column `twice`"), "{error}");
+}
+
+#[test]
 fn a_source_that_cannot_be_taken_is_told_as_a_run_tells_it() {
     let project = Project::new(SPEC);
     land(&project, "1", b"id,n\n1,10\n");

@@ -17,6 +17,7 @@ impl TablePlan {
             let message = format!("{} was made with `{held}` and the spec has `{wanted}`", self.table);
             return Err(Error::new(ErrorKind::Table, message).hint(self.rebuild_hint()));
         }
+        self.check_no_new_generated(table)?;
         let Columns::Declared(declared) = &self.columns else { return Ok(()) };
         let held = table.schema();
         let is_ours = |name: &str| columns::is_silver_technical(name) || self.kept.reserves(name);
@@ -36,12 +37,20 @@ impl TablePlan {
     }
 
     /// Refuses a generated column that is new to a table with rows: they lack what its expression gives.
-    pub(crate) fn check_no_new_generated(&self, table: &Table) -> Result<()> {
+    fn check_no_new_generated(&self, table: &Table) -> Result<()> {
         let is_new = |name: &str| table.schema().index_of(name).is_err();
         let new = self.generated.iter().find(|generated| is_new(&generated.name));
         let Some(new) = new.filter(|_| table.file_count().is_ok_and(|files| files > 0)) else { return Ok(()) };
         let message = format!("{} has rows, which lack the new generated column `{}`", self.table, new.name);
         Err(Error::new(ErrorKind::Table, message).hint(self.rebuild_hint()))
+    }
+
+    /// True when the next rows bring columns of the spec that the table has not yet.
+    pub(crate) fn lacks_columns(&self, table: &Table) -> bool {
+        let Columns::Declared(declared) = &self.columns else { return false };
+        let held = table.schema();
+        let has = |name: &str| held.fields().iter().any(|field| field.name().eq_ignore_ascii_case(name));
+        declared.iter().any(|plan| !has(&plan.column.name))
     }
 
     /// Refuses a table with other partitions.

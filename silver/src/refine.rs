@@ -117,7 +117,8 @@ impl Refinement<'_> {
         };
         if after.is_some_and(|after| after >= upto) {
             self.check_source(after.unwrap_or_default(), upto).await?;
-            if let Some(mut table) = table {
+            // Rules may be about columns that the next rows bring.
+            if let Some(mut table) = table.filter(|table| !self.plan.lacks_columns(table)) {
                 self.set_rules(&mut table).await?;
             }
             return self.nothing(Some(bronze), None).await;

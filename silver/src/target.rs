@@ -77,7 +77,6 @@ impl Refinement<'_> {
         let definition = definition.with_stats_columns(&self.stats_columns(&wanted));
         let mut table = self.lake.create_or_open(&self.plan.table, &definition).await?;
         self.plan.check_made_alike(&table)?;
-        self.plan.check_no_new_generated(&table)?;
         match evolution(&table.schema(), &wanted) {
             Evolution::Same => {}
             Evolution::Add(schema) => {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use datafusion::functions_aggregate::expr_fn::{count, count_distinct, max, min};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{ident, lit};
 use lake::{Error, Lake, Result, Table, TableName, columns};
 
@@ -30,12 +30,13 @@ pub struct Waiting {
     pub unfit: Option<Error>,
 }
 
-/// Looks at the bronze table and the silver table, and changes nothing.
+/// Looks at the bronze table and the silver table, and changes nothing. With `more_comes` a run would write another batch to
+/// bronze first.
 ///
 /// # Errors
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) or [`ErrorKind::Table`](lake::ErrorKind::Table) when one of them cannot be
 /// read.
-pub async fn waiting(lake: &Lake, plan: &TablePlan) -> Result<Waiting> {
+pub async fn waiting(lake: &Lake, plan: &TablePlan, more_comes: bool) -> Result<Waiting> {
     let source = TableName::bronze(&plan.source);
     let bronze = lake.table(&source).await?;
     let newest = match &bronze {
@@ -47,11 +48,13 @@ pub async fn waiting(lake: &Lake, plan: &TablePlan) -> Result<Waiting> {
         Some(table) => table.txn_version(&format!("{}:{source}", plan.table)).await?,
         None => None,
     };
-    let waiting = Waiting { applied, is_made: table.is_some(), no_source: newest.is_none(), ..Waiting::default() };
-    let (Some(bronze), Some(newest)) = (bronze, newest) else { return Ok(waiting) };
-    let mut waiting = above(lake, plan, &bronze, newest, waiting).await?;
+    let mut waiting = Waiting { applied, is_made: table.is_some(), no_source: newest.is_none(), ..Waiting::default() };
+    if let (Some(bronze), Some(newest)) = (bronze, newest) {
+        waiting = above(lake, plan, &bronze, newest, waiting).await?;
+    }
+    let takes = waiting.batches.is_some() || more_comes;
     waiting.unfit = match &table {
-        Some(table) => check(plan, table, &waiting, newest).err(),
+        Some(table) => check(plan, table, applied, newest, takes).err(),
         None => None,
     };
     Ok(waiting)
@@ -69,13 +72,16 @@ async fn above(lake: &Lake, plan: &TablePlan, bronze: &Table, newest: i64, waiti
         Some(applied) => rows.filter(batch().gt(lit(applied)))?,
         None => rows,
     };
-    let figures = vec![count(lit(1)), count_distinct(batch()), min(batch()), max(batch())];
-    let told = rows.aggregate(Vec::new(), figures)?.collect().await?;
-    let Some(told) = told.first().filter(|told| told.num_rows() > 0) else { return Ok(waiting) };
-    let figure = |place: usize| told.column(place).as_primitive::<Int64Type>().value(0);
-    let (rows, batch_count) = (u64::try_from(figure(0)).unwrap_or(0), u64::try_from(figure(1)).unwrap_or(0));
-    if rows > 0 {
-        return Ok(Waiting { batches: Some(figure(2)..=figure(3)), batch_count, rows, ..waiting });
+    let told = rows.aggregate(vec![batch()], vec![count(lit(1))])?.collect().await?;
+    let mut batches: Vec<i64> = Vec::new();
+    let mut rows = 0;
+    for told in &told {
+        batches.extend(told.column(0).as_primitive::<Int64Type>().values());
+        rows += told.column(1).as_primitive::<Int64Type>().values().iter().sum::<i64>();
+    }
+    if let (Some(first), Some(last)) = (batches.iter().min(), batches.iter().max()) {
+        let (batch_count, rows) = (batches.len() as u64, rows.unsigned_abs());
+        return Ok(Waiting { batches: Some(*first..=*last), batch_count, rows, ..waiting });
     }
     // Where files are full extracts one without records says something.
     if plan.snapshot.is_none() {
@@ -86,14 +92,15 @@ async fn above(lake: &Lake, plan: &TablePlan, bronze: &Table, newest: i64, waiti
     Ok(Waiting { batches: Some(first..=newest), batch_count, ..waiting })
 }
 
-/// Refuses what a run would refuse.
-fn check(plan: &TablePlan, table: &Table, waiting: &Waiting, newest: i64) -> Result<()> {
+/// Refuses what a run would refuse that `takes` something, or nothing.
+fn check(plan: &TablePlan, table: &Table, applied: Option<i64>, newest: Option<i64>, takes: bool) -> Result<()> {
     plan.check_made_alike(table)?;
-    if let Some(applied) = waiting.applied.filter(|applied| *applied > newest) {
+    if let (Some(applied), Some(newest)) = (applied, newest)
+        && applied > newest
+    {
         return Err(plan.ahead_of_source(applied, newest));
     }
-    if waiting.batches.is_some() {
-        plan.check_no_new_generated(table)?;
+    if takes {
         plan.check_partitions(table)?;
     }
     Ok(())

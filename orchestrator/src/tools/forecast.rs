@@ -135,17 +135,20 @@ async fn outlook(
     place: &Place,
     verdicts: &BTreeMap<TableName, Verdict>,
 ) -> Result<Outlook> {
-    let own = match &task.job {
-        Job::Bronze(plan) => return of_source(plan, place).await,
-        Job::Silver(plan) => match of_silver(plan, &place.lake).await? {
-            Ok(because) => because,
-            Err(error) => return Ok(Outlook::failing(&task.name, error)),
-        },
-        Job::Gold(plan) => of_gold(plan, place, project).await?,
-    };
     let moves = |name: &&TableName| matches!(verdicts.get(*name), Some(Verdict::Runs | Verdict::Follows));
     let before: Vec<String> =
         project.graph.needs(&task.name).into_iter().filter(moves).map(ToString::to_string).collect();
+    let own = match &task.job {
+        Job::Bronze(plan) => return of_source(plan, place).await,
+        Job::Silver(plan) => {
+            let waiting = silver::waiting(&place.lake, plan, !before.is_empty()).await?;
+            if let Some(error) = waiting.unfit {
+                return Ok(Outlook::failing(&task.name, error));
+            }
+            of_silver(plan, &waiting)
+        }
+        Job::Gold(plan) => of_gold(plan, place, project).await?,
+    };
     let outlook = match own {
         Some(because) => Outlook::new(&task.name, Verdict::Runs, because),
         None if before.is_empty() => return Ok(Outlook::new(&task.name, Verdict::UpToDate, "nothing new")),
@@ -189,20 +192,16 @@ async fn of_source(plan: &SourcePlan, place: &Place) -> Result<Outlook> {
     Ok(Outlook { files: waiting.new, ..Outlook::new(&plan.table, verdict, because.join(", ")) })
 }
 
-/// Why a silver table has something to do by what bronze holds already; or why a run of it would fail.
-async fn of_silver(plan: &TablePlan, lake: &Lake) -> Result<Result<Option<String>>> {
-    let waiting = silver::waiting(lake, plan).await?;
-    if let Some(error) = waiting.unfit {
-        return Ok(Err(error));
-    }
+/// Why a silver table has something to do by what bronze holds already.
+fn of_silver(plan: &TablePlan, waiting: &silver::Waiting) -> Option<String> {
     let source = TableName::bronze(&plan.source);
-    Ok(Ok(match waiting.batches {
-        None => None,
-        Some(_) if !waiting.is_made => Some("the table does not exist yet".to_owned()),
-        Some(_) if waiting.applied.is_none() => Some(format!("no batch of {source} is applied yet")),
-        Some(batches) if batches.start() == batches.end() => Some(format!("batch {} of {source}", batches.start())),
-        Some(batches) => Some(format!("batches {} to {} of {source}", batches.start(), batches.end())),
-    }))
+    let batches = waiting.batches.as_ref()?;
+    Some(match waiting.applied {
+        _ if !waiting.is_made => "the table does not exist yet".to_owned(),
+        None => format!("no batch of {source} is applied yet"),
+        Some(_) if batches.start() == batches.end() => format!("batch {} of {source}", batches.start()),
+        Some(_) => format!("batches {} to {} of {source}", batches.start(), batches.end()),
+    })
 }
 
 /// Why a gold table has something to do by what its sources hold already.

@@ -117,7 +117,7 @@ async fn behind(task: &Task, place: &Place, table: Option<&Table>) -> Result<Beh
             })
         }
         Job::Silver(plan) => {
-            let waiting = silver::waiting(&place.lake, plan).await?;
+            let waiting = silver::waiting(&place.lake, plan, false).await?;
             if waiting.no_source {
                 return Ok(Behind::NoSource);
             }
