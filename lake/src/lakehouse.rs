@@ -265,9 +265,9 @@ impl Lake {
     /// Begins to open tables that will be asked for soon, side by side and beside what the caller does; those that are
     /// known are left alone. What goes wrong is told to who asks for the table.
     pub fn open_ahead(&self, names: impl IntoIterator<Item = TableName>) {
-        for name in names.into_iter().filter(|name| !self.0.opened.has(name)) {
+        for name in names {
             let lake = self.clone();
-            tokio::spawn(async move { drop(lake.table(&name).await) });
+            tokio::spawn(async move { lake.0.opened.ahead(&name, lake.unloaded(&name)?).await });
         }
     }
 
@@ -363,7 +363,7 @@ impl Lake {
         Ok(found)
     }
 
-    fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {
+    pub(crate) fn unloaded(&self, name: &TableName) -> Result<DeltaTable> {
         let root = self.root_of(name.layer);
         let url = root.folder_url(&name.folder())?;
         let doing = || format!("opening table {name}");
