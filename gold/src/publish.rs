@@ -84,14 +84,16 @@ impl Publication {
     /// Writes the rows and commits.
     ///
     /// # Errors
-    /// As the query and [`Table::commit`]. After a conflict the written files are gone again.
+    /// As the query and [`Table::commit`]. Files that no commit will name are gone again.
     pub(crate) async fn publish(self, rows: Rows, ctx: &RunContext) -> Result<Published> {
         let target = Arc::new(self.target);
         let written = write(rows, &target, ctx).await?;
-        fault::cross("gold_data_written")?;
-        ctx.stop.check()?;
-
         let mut table = target.table().await?.clone();
+        if let Err(error) = fault::cross("gold_data_written").and_then(|()| ctx.stop.check()) {
+            discard(&table, &written.files).await;
+            return Err(error);
+        }
+
         let mut definition = target.definition().clone();
         definition.properties.extend(self.properties);
         let mut actions: Vec<Action> = redefine(&table, &definition)?.into_iter().collect();
@@ -116,15 +118,7 @@ impl Publication {
             ]),
             run: ctx.run.clone(),
         };
-        match table.commit(commit).await {
-            Ok(outcome) => Ok(Published { outcome, rows: written.rows }),
-            Err(error) => {
-                // Only a conflict says for certain that no version names the files.
-                if error.kind() == ErrorKind::Conflict {
-                    discard(&table, &written.files).await;
-                }
-                Err(error)
-            }
-        }
+        let outcome = table.commit_files(commit, &written.files).await?;
+        Ok(Published { outcome, rows: written.rows })
     }
 }

@@ -6,6 +6,7 @@
 //! by their columns from left to right: the same rows make the same file in every run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -14,7 +15,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::TryStreamExt;
 use lake::run::RunContext;
 use lake::table::Definition;
-use lake::write::{TableWriter, Written, conform};
+use lake::write::{TableWriter, Written, conform, discard};
 use lake::{Error, Result};
 use tokio::task::JoinSet;
 
@@ -37,21 +38,28 @@ struct Drained {
     left: Vec<RecordBatch>,
 }
 
-/// Writes the rows into files of the table; no commit names them yet.
+/// Writes the rows into files of the table; no commit names them yet. When that fails, those that are written go again.
 ///
 /// # Errors
 /// What the query fails with; [`ErrorKind::Data`](lake::ErrorKind::Data) when a value does not fit its column;
 /// [`ErrorKind::Store`](lake::ErrorKind::Store) when the store fails or the run is asked to stop.
 pub(crate) async fn write(rows: Rows, target: &Arc<Target>, ctx: &RunContext) -> Result<Written> {
-    // Dropped on an error, the set ends the tasks of the other parts.
     let mut tasks = JoinSet::new();
+    let given_up = Arc::new(AtomicBool::new(false));
     for (number, part) in rows.parts.into_iter().enumerate() {
-        let (target, ctx) = (Arc::clone(target), ctx.clone());
-        tasks.spawn(async move { drain(part, &target, &ctx).await.map(|drained| (number, drained)) });
+        let (target, ctx, given_up) = (Arc::clone(target), ctx.clone(), Arc::clone(&given_up));
+        tasks.spawn(async move { drain(part, &target, &ctx, &given_up).await.map(|drained| (number, drained)) });
     }
     let mut drained = Vec::new();
+    let mut failed = None;
     while let Some(part) = tasks.join_next().await {
-        drained.push(part.map_err(|error| Error::internal("a writer ended early").with_source(error))??);
+        match part.map_err(|error| Error::internal("a writer ended early").with_source(error)).flatten() {
+            Ok(part) => drained.push(part),
+            Err(error) => {
+                given_up.store(true, Ordering::Relaxed);
+                failed.get_or_insert(error);
+            }
+        }
     }
     drained.sort_by_key(|(number, _)| *number);
 
@@ -61,26 +69,77 @@ pub(crate) async fn write(rows: Rows, target: &Arc<Target>, ctx: &RunContext) ->
         written = written.and(part.files);
         left.extend(part.left);
     }
-    if written.files.is_empty() && !rows.ordered {
+    let rest = match failed {
+        None => write_rest(left, written.files.is_empty() && !rows.ordered, target).await,
+        Some(error) => Err(error),
+    };
+    match rest {
+        Ok(rest) => Ok(written.and(rest)),
+        Err(error) => {
+            if !written.files.is_empty() {
+                discard(target.table().await?, &written.files).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What no part has written, in one file.
+async fn write_rest(mut left: Vec<RecordBatch>, sorts: bool, target: &Target) -> Result<Written> {
+    if sorts {
         left = sorted(left, target.definition())?;
     }
     let mut writer = TableWriter::redefined(target.table().await?, target.definition());
     for batch in &left {
-        writer.write(batch).await?;
+        if let Err(error) = writer.write(batch).await {
+            writer.abort().await;
+            return Err(error);
+        }
     }
-    Ok(written.and(writer.close().await?))
+    writer.close().await
 }
 
-async fn drain(mut part: SendableRecordBatchStream, target: &Target, ctx: &RunContext) -> Result<Drained> {
+/// Takes a part to its end, or until another one has failed.
+async fn drain(
+    part: SendableRecordBatchStream,
+    target: &Target,
+    ctx: &RunContext,
+    given_up: &AtomicBool,
+) -> Result<Drained> {
+    let mut writer = None;
+    let left = take(part, target, ctx, given_up, &mut writer).await;
+    match (left, writer) {
+        (Ok(left), Some(writer)) if !given_up.load(Ordering::Relaxed) => {
+            Ok(Drained { files: writer.close().await?, left })
+        }
+        (left, writer) => {
+            if let Some(writer) = writer {
+                writer.abort().await;
+            }
+            left.map(|left| Drained { files: Written::default(), left })
+        }
+    }
+}
+
+/// The rows of a part that are too few for a file of their own; others go to `writer`.
+async fn take(
+    mut part: SendableRecordBatchStream,
+    target: &Target,
+    ctx: &RunContext,
+    given_up: &AtomicBool,
+    writer: &mut Option<TableWriter>,
+) -> Result<Vec<RecordBatch>> {
     let definition = target.definition();
     let mut held = Vec::new();
     let mut held_bytes = 0;
-    let mut writer: Option<TableWriter> = None;
     while let Some(batch) = part.try_next().await? {
         ctx.stop.check()?;
+        if given_up.load(Ordering::Relaxed) {
+            break;
+        }
         ctx.meter.add_rows(batch.num_rows() as u64);
         let batch = conform(&batch, &definition.schema, target.name())?;
-        if let Some(writer) = &mut writer {
+        if let Some(writer) = writer {
             writer.write(&batch).await?;
             continue;
         }
@@ -93,11 +152,7 @@ async fn drain(mut part: SendableRecordBatchStream, target: &Target, ctx: &RunCo
             }
         }
     }
-    let files = match writer {
-        Some(writer) => writer.close().await?,
-        None => Written::default(),
-    };
-    Ok(Drained { files, left: held })
+    Ok(held)
 }
 
 /// The rows in the order of their columns, where the types have one.
