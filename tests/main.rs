@@ -20,6 +20,7 @@ mod crash;
 mod dag;
 mod deploy;
 mod differences;
+mod equal;
 mod examples;
 mod extracts;
 mod facts;

@@ -128,6 +128,7 @@ pub(crate) fn recipe(plan: &ModelPlan, sources: &[Table]) -> Result<Recipe> {
         session: Some(lake::session::DIALECT.to_owned()),
         drops: plan.checks.drops(),
         partition_by: plan.partition_by.clone(),
+        keys: plan.keys.clone(),
         ..Recipe::default()
     };
     recipe.with_sources(sources)
@@ -145,7 +146,9 @@ fn whole_at_once(plan: &ModelPlan, held: &Held<'_>, recipe: &Recipe) -> Option<W
     match plan.refresh {
         Refresh::Full => Some(Whole::Always("`refresh: full`".to_owned())),
         Refresh::Auto | Refresh::Incremental if plan.unstable.is_empty() => None,
-        Refresh::Auto | Refresh::Incremental => Some(Whole::Always("its query differs from run to run".to_owned())),
+        Refresh::Auto | Refresh::Incremental => {
+            Some(Whole::Always("what it asks for differs from run to run".to_owned()))
+        }
     }
 }
 
@@ -214,7 +217,7 @@ impl Computing<'_> {
         report.notes.extend(notes);
         if !plan.unstable.is_empty() {
             let functions = plan.unstable.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            report.notes.push(format!("computed in every run, because its query asks for {functions}"));
+            report.notes.push(format!("computed in every run, because it asks for {functions}"));
         }
         let (why, warning) = match &whole {
             Whole::First => ("there was no table", None),
@@ -233,14 +236,14 @@ impl Computing<'_> {
     /// person should know. Without checks they are not held.
     async fn checked(&self, session: &Session, result: Computation) -> Result<(Rows, u64, Vec<String>)> {
         let plan = self.plan;
-        if plan.asks_nothing() && plan.keys.is_empty() {
+        if plan.asks_nothing() {
             return Ok((result.rows()?, 0, Vec::new()));
         }
         let (schema, rows) = (result.plan.schema(), result.rows()?);
         let staged = Staged::write_streams(schema, rows.parts).await?;
         check_once(&plan.table, session, &staged, &plan.keys).await?;
         let asking = Asking { lake: self.lake, session, plan, ctx: self.ctx };
-        let passed = asking.ask(&staged, None, &[]).await?;
+        let passed = asking.ask(&staged, None, &plan.keys).await?;
         let parts = by_partition(passed.rows, plan)?.execute_stream_partitioned().await?;
         Ok((Rows { parts, ordered: rows.ordered }, passed.dropped, passed.notes))
     }

@@ -9,6 +9,11 @@ use lake::{Error, ErrorKind, Result, TableName};
 /// What Parquet readers do not take in the name of a column.
 const FORBIDDEN: &[char] = &[' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='];
 
+/// What is in a list, as a Delta table names it (`delta_kernel::engine::arrow_conversion`); the same of a map.
+const ITEM: &str = "element";
+const ENTRIES: &str = "key_value";
+const PAIR: [&str; 2] = ["key", "value"];
+
 /// The columns of `table` for the result of its query. All are nullable, so that a result may lose or gain a null
 /// without another schema.
 ///
@@ -59,9 +64,9 @@ fn plain(data_type: &DataType, column: &str, table: &TableName) -> Result<DataTy
         let message = format!("column `{column}` of {table} is {what}, which a Delta table cannot hold");
         Err(query_error(message, hint))
     };
-    let nested = |field: &FieldRef| -> Result<FieldRef> {
+    let nested = |field: &FieldRef, name: &str| -> Result<FieldRef> {
         let data_type = plain(field.data_type(), column, table)?;
-        Ok(Arc::new(Field::new(field.name(), data_type, true)))
+        Ok(Arc::new(Field::new(name, data_type, true)))
     };
     Ok(match data_type {
         DataType::Boolean
@@ -101,8 +106,11 @@ fn plain(data_type: &DataType, column: &str, table: &TableName) -> Result<DataTy
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => DataType::List(nested(item)?),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(nested).collect::<Result<Fields>>()?),
+        | DataType::FixedSizeList(item, _) => DataType::List(nested(item, ITEM)?),
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| nested(field, field.name()));
+            DataType::Struct(fields.collect::<Result<Fields>>()?)
+        }
         DataType::Map(entries, sorted) => DataType::Map(plain_entries(entries, column, table)?, *sorted),
         DataType::Null => return refused("null in every row", "give it a type: `CAST(NULL AS STRING)`"),
         other => return refused(&format!("of type {other}"), "cast it to a string or a number: `CAST(… AS STRING)`"),
@@ -112,12 +120,13 @@ fn plain(data_type: &DataType, column: &str, table: &TableName) -> Result<DataTy
 /// The entries of a map: a key that is never null, and a value.
 fn plain_entries(entries: &FieldRef, column: &str, table: &TableName) -> Result<FieldRef> {
     let DataType::Struct(pair) = entries.data_type() else { return Ok(Arc::clone(entries)) };
-    let fields = pair
+    let fields = PAIR
         .iter()
+        .zip(pair)
         .enumerate()
-        .map(|(index, field)| Ok(Field::new(field.name(), plain(field.data_type(), column, table)?, index > 0)));
+        .map(|(index, (name, field))| Ok(Field::new(*name, plain(field.data_type(), column, table)?, index > 0)));
     let fields = fields.collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(Field::new(entries.name(), DataType::Struct(fields.into()), false)))
+    Ok(Arc::new(Field::new(ENTRIES, DataType::Struct(fields.into()), false)))
 }
 
 fn query_error(message: String, hint: impl Into<String>) -> Error {
@@ -152,7 +161,7 @@ mod tests {
         let wanted = Schema::new(vec![
             Field::new("a", DataType::Utf8, true),
             Field::new("b", timestamp_type(), true),
-            Field::new("c", DataType::List(Arc::new(Field::new("item", DataType::Int64, true))), true),
+            Field::new("c", DataType::List(Arc::new(Field::new("element", DataType::Int64, true))), true),
             Field::new("d", DataType::Decimal128(28, 2), true),
         ]);
         assert_eq!(*got.expect("columns"), wanted);

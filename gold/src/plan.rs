@@ -9,7 +9,7 @@ use lake::spec::{Duration, Entry, Problem, Problems, SpecPath, properties};
 use lake::{Layer, TableName};
 
 pub use self::checks::{ChecksPlan, ExpectationPlan, Rule, RulePlan};
-use crate::sources::{Wrong, sources, table_named};
+use crate::sources::{Wrong, sources, table_named, unstable_in};
 use crate::spec::{Checks, HardDeletes, Refresh, Strategy, Table};
 
 /// A validated gold table.
@@ -43,7 +43,8 @@ pub struct ModelPlan {
     pub sources: BTreeSet<TableName>,
     /// The columns that identify a row of a source, where they are known.
     pub source_keys: BTreeMap<TableName, Vec<String>>,
-    /// Functions of the query whose answer differs from run to run: its result is never up to date.
+    /// Functions of the query, and of what leaves rows out, whose answer differs from run to run: the result is never up to
+    /// date.
     pub unstable: BTreeSet<String>,
     /// How it follows its sources.
     pub refresh: Refresh,
@@ -208,18 +209,20 @@ impl Compiler<'_> {
             }
         };
         let keys = |source: &TableName| Some((source.clone(), keys_of(source).filter(|keys| keys.is_row)?.entity));
+        let checks = self.checks();
+        let of_drops = checks.drops().iter().flat_map(|check| unstable_in(check)).collect::<Vec<_>>();
         Some(ModelPlan {
             table: TableName::gold(&self.entry.name),
             query: query.trim().to_owned(),
             source_keys: found.tables.iter().filter_map(keys).collect(),
             sources: found.tables,
-            unstable: found.unstable,
+            unstable: found.unstable.into_iter().chain(of_drops).collect(),
             refresh: raw.refresh.unwrap_or_default(),
             partition_by: raw.partition_by.clone(),
             zorder_by: raw.zorder_by.clone(),
             keys: raw.keys.clone(),
             reset_allowed: raw.reset_allowed.unwrap_or(true),
-            checks: self.checks(),
+            checks,
             about: self.about(),
             rebuild: false,
         })
@@ -229,6 +232,7 @@ impl Compiler<'_> {
         let raw = &self.entry.raw;
         self.foreign(
             &[
+                ("zorder_by", !raw.zorder_by.is_empty()),
                 ("refresh", raw.refresh.is_some()),
                 ("reset_allowed", raw.reset_allowed.is_some()),
                 ("expectations", !raw.expectations.is_empty()),

@@ -40,7 +40,7 @@ pub(crate) struct Recipe {
     /// The strategy of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) strategy: Option<Strategy>,
-    /// The columns that identify a row of a snapshot.
+    /// The columns that identify a row, where the user names them: rows of a model are replaced by them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) keys: Vec<String>,
     /// The columns that a snapshot keeps.
@@ -107,6 +107,9 @@ impl Recipe {
         }
         if self.session != other.session {
             return Some("queries are computed otherwise by now".to_owned());
+        }
+        if self.keys != other.keys {
+            return Some("its `keys` have changed".to_owned());
         }
         let moved = other.sources.iter().find(|(name, id)| self.sources.get(*name) != Some(*id));
         Some(match moved {

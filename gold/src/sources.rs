@@ -58,6 +58,12 @@ pub fn sources(query: &str) -> Result<Sources, Vec<Wrong>> {
     if wrong.is_empty() { Ok(found) } else { Err(wrong) }
 }
 
+/// The functions of a condition whose answer differs from run to run; none of one that is not readable, which is told where
+/// it is asked.
+pub(crate) fn unstable_in(condition: &str) -> BTreeSet<String> {
+    sources(&format!("SELECT {condition} AS met")).map(|found| found.unstable).unwrap_or_default()
+}
+
 /// Reads `layer.table`.
 ///
 /// # Errors

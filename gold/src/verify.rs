@@ -13,7 +13,7 @@ use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName};
 use serde_json::{Value, json};
 
 use crate::checks::condition;
-use crate::model::empty_as_null;
+use crate::model::{empty_as_null, recipe};
 use crate::output;
 use crate::plan::ModelPlan;
 use crate::recipe::{Held, source_app};
@@ -101,22 +101,25 @@ impl Verdict {
 /// Computes the query of a model as a whole, from the versions that its table was made from, and compares.
 ///
 /// # Errors
-/// [`ErrorKind::Table`] when there is no table, when it was made by another query, or when a version is gone.
+/// [`ErrorKind::Table`] when there is no table, when it was made otherwise than the plan says, or when a version is gone.
 pub async fn verify(lake: &Lake, plan: &ModelPlan) -> Result<Verdict> {
     let table = lake.existing(&plan.table).await?;
-    let held = Held::of(Some(&table))?;
-    if held.recipe.as_ref().and_then(|recipe| recipe.query.as_ref()) != Some(&plan.query) {
-        let message = format!("{} was made by another query than the spec has", plan.table);
-        return Err(Error::new(ErrorKind::Table, message).hint("bring it up to date: `gold run`"));
-    }
     let (session, mut sources) = (lake.query_session()?, Vec::new());
     for name in &plan.sources {
-        let version = table.txn_version(&source_app(&plan.table, name)).await?;
+        sources.push(lake.existing(name).await?);
+    }
+    let made_by = Held::of(Some(&table))?.recipe.unwrap_or_default();
+    if let Some(changed) = made_by.changed_to(&recipe(plan, &sources)?) {
+        let message = format!("{} was made otherwise than the spec says now: {changed}", plan.table);
+        return Err(Error::new(ErrorKind::Table, message).hint("bring it up to date: `gold run`"));
+    }
+    for source in &mut sources {
+        let name = source.name().clone();
+        let version = table.txn_version(&source_app(&plan.table, &name)).await?;
         let version = version.and_then(|version| u64::try_from(version).ok());
         let version = version.ok_or_else(|| Error::internal(format!("{} does not tell of {name}", plan.table)))?;
-        let source = lake.table_at(name, version).await?;
-        session.register(&source).await?;
-        sources.push(source);
+        *source = lake.table_at(&name, version).await?;
+        session.register(source).await?;
     }
     let keys = match Coverage::of(plan, &known(&session, &sources).await?)? {
         Coverage::Groups(shape) => shape.groups.into_iter().map(|group| group.name).collect(),

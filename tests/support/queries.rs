@@ -6,7 +6,7 @@ const ZONES: [&str; 5] = ["America/New_York", "Asia/Kathmandu", "Australia/Lord_
 const OF_ORDERS: [&str; 6] =
     ["o.region", "o.cust", "o.id % 4", "CAST(o.at AT TIME ZONE '{zone}' AS DATE)", "upper(o.region)", "o.qty > 2"];
 const OF_CUSTOMERS: [&str; 3] = ["c.country", "c.level", "coalesce(c.country, 'none')"];
-const MADE: [&str; 14] = [
+const MADE: [&str; 15] = [
     "count(*)",
     "count(o.amount)",
     "sum(o.amount)",
@@ -21,6 +21,7 @@ const MADE: [&str; 14] = [
     "sum(DISTINCT o.qty)",
     "avg(o.qty)",
     "avg(DISTINCT o.qty)",
+    "array_agg(o.region ORDER BY o.region)",
 ];
 const WHERE: [&str; 5] = [
     "o.amount > 2",
@@ -60,7 +61,7 @@ pub(crate) fn model(dice: &mut Dice) -> (String, &'static str) {
 
 /// A query over a model of groups.
 pub(crate) fn above(dice: &mut Dice, query: &str, number: usize) -> Option<String> {
-    if !query.contains(" AS a0") || !dice.chance(50) {
+    if !query.contains(" AS a0") || query.contains("array_agg") || !dice.chance(50) {
         return None;
     }
     Some(match dice.below(2) {
@@ -121,9 +122,9 @@ fn two_sided(dice: &mut Dice) -> (String, &'static str) {
 
 /// What groups have in common.
 fn distinct_groups(dice: &mut Dice) -> String {
-    // Doubles do not tell groups.
+    // Doubles and lists do not tell groups.
     let is_double = |made: &str| made.contains("o.qty)") && (made.starts_with("avg") || made.starts_with("median"));
-    let told = MADE.map(|made| if is_double(made) { "count(o.qty)" } else { made });
+    let told = MADE.map(|made| if is_double(made) || made.starts_with("array") { "count(o.qty)" } else { made });
     let (made, from) = (pick(dice, &told), from(dice, false));
     format!("SELECT DISTINCT {made} AS g0\n{from}\nGROUP BY {}", group(dice, false))
 }

@@ -62,8 +62,8 @@ pub(crate) fn condition(session: &Session, sql: &str, schema: &DFSchema) -> Resu
 }
 
 impl Asking<'_> {
-    /// Asks the computed rows, and with them those of the table that stay. `is_told` is true when the rows are known to
-    /// be one for each value of the columns that tell groups, which are `groups`.
+    /// Asks the computed rows, and with them those of the table that stay. The rows are known to be one for each value of
+    /// `groups`, unless these are none.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](lake::ErrorKind::Data) when a rule that must hold does not.

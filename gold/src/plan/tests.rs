@@ -56,6 +56,8 @@ fn an_entry_is_one_or_the_other() {
     assert!(both.starts_with("gold.x.snapshot_of: a table is either a model"), "{both}");
     let foreign = problem("x:\n  query: SELECT 1 AS a\n  strategy: full");
     assert!(foreign.starts_with("gold.x.strategy: `strategy` belongs to a snapshot"), "{foreign}");
+    let foreign = problem("x:\n  snapshot_of: silver.products\n  zorder_by: [id]");
+    assert!(foreign.starts_with("gold.x.zorder_by: `zorder_by` belongs to a model"), "{foreign}");
     let foreign = problem("x:\n  snapshot_of: silver.products\n  keys: [id]");
     assert!(foreign.contains("`keys` belongs to `strategy: changed_only`"), "{foreign}");
 }

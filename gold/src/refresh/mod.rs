@@ -37,6 +37,7 @@ use self::scans::Scans;
 use self::shape::{Coverage, Shape};
 use self::touched::Follow;
 use crate::known::Known;
+use crate::model::empty_as_null;
 use crate::output;
 use crate::plan::ModelPlan;
 
@@ -125,7 +126,8 @@ impl Work {
         }
         let groups = shape.group_columns();
         let restricted = restrict(&session, &shape.plan, &groups, &touched, &scans, &sources).await?;
-        let rows = Staged::write(frame(&session, restricted.plan)).await?;
+        let rows = empty_as_null(frame(&session, restricted.plan), &self.plan.partition_by)?;
+        let rows = Staged::write(rows).await?;
         apply::replace(self, &session, &shape, &touched, rows, restricted.bytes).await
     }
 

@@ -67,7 +67,7 @@ impl Coverage {
         }
         reasons.extend(of_plan(&plan)?);
         let places = match model.keys.is_empty() {
-            true => unique(&plan, &model.source_keys).map(|places| places.into_iter().collect::<Vec<_>>()),
+            true => unique(&plan, &model.source_keys).map(|unique| unique.places.into_iter().collect::<Vec<_>>()),
             false => {
                 Some(model.keys.iter().filter_map(|key| plan.schema().index_of_column_by_name(None, key)).collect())
             }
@@ -100,7 +100,7 @@ impl Shape {
 /// As [`Coverage::of`].
 pub(crate) fn told_apart(model: &ModelPlan, known: &Known) -> Result<Vec<String>> {
     let plan = prepared(known.session(), known.plan(&model.query)?)?;
-    let places = unique(&plan, &model.source_keys).unwrap_or_default();
+    let places = unique(&plan, &model.source_keys).map(|unique| unique.places).unwrap_or_default();
     Ok(places.into_iter().map(|place| plan.schema().field(place).name().clone()).collect())
 }
 

@@ -10,35 +10,50 @@ use lake::TableName;
 use super::scans::table_of;
 use super::through::place;
 
-/// The places of columns that no two rows of the result have alike; `None` where none are known. No place at all means
-/// that there is one row.
-pub(super) fn unique(node: &LogicalPlan, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BTreeSet<usize>> {
+/// What tells the rows of a node apart.
+pub(super) struct Unique {
+    /// The places of columns that no two rows have alike, null being like null. No place at all means that there is one row.
+    pub(super) places: BTreeSet<usize>,
+    /// False where a row may have nulls at all of them: beside an outer join those of a row that met none are the same.
+    is_told: bool,
+}
+
+/// What tells the rows of the result apart; `None` where nothing is known to.
+pub(super) fn unique(node: &LogicalPlan, keys: &BTreeMap<TableName, Vec<String>>) -> Option<Unique> {
     match node {
         LogicalPlan::TableScan(scan) => {
             let keys = keys.get(&table_of(&scan.table_name)?)?;
             let place = |key: &String| scan.projected_schema.index_of_column_by_name(None, key);
             let places: Option<BTreeSet<usize>> = keys.iter().map(place).collect();
-            places.filter(|places| !places.is_empty())
+            // No row of a silver table is without a key.
+            places.filter(|places| !places.is_empty()).map(|places| Unique { places, is_told: true })
         }
         LogicalPlan::Projection(projection) => {
-            let below = unique(&projection.input, keys)?;
+            let Unique { places, is_told } = unique(&projection.input, keys)?;
             let shown =
                 |wanted: usize| projection.expr.iter().position(|expr| place(&projection.input, expr) == Some(wanted));
-            below.into_iter().map(shown).collect()
+            let places: Option<BTreeSet<usize>> = places.into_iter().map(shown).collect();
+            places.map(|places| Unique { places, is_told })
         }
         LogicalPlan::SubqueryAlias(alias) => unique(&alias.input, keys),
         LogicalPlan::Filter(filter) => unique(&filter.input, keys),
         LogicalPlan::Sort(sort) => unique(&sort.input, keys),
         LogicalPlan::Repartition(repartition) => unique(&repartition.input, keys),
-        LogicalPlan::Aggregate(aggregate) => Some((0..aggregate.group_expr.len()).collect()),
-        LogicalPlan::Distinct(Distinct::All(input)) => Some((0..input.schema().fields().len()).collect()),
+        LogicalPlan::Aggregate(aggregate) => Some(first(node, aggregate.group_expr.len())),
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(first(node, input.schema().fields().len())),
         LogicalPlan::Join(join) => of_join(join, keys),
         LogicalPlan::Union(union) => of_union(union, keys),
         _ => None,
     }
 }
 
-fn of_join(join: &Join, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BTreeSet<usize>> {
+/// The first columns of a node that groups by them.
+fn first(node: &LogicalPlan, columns: usize) -> Unique {
+    let is_told = (0..columns).any(|place| !node.schema().field(place).is_nullable());
+    Unique { places: (0..columns).collect(), is_told }
+}
+
+fn of_join(join: &Join, keys: &BTreeMap<TableName, Vec<String>>) -> Option<Unique> {
     let left = unique(&join.left, keys);
     if matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) {
         return left;
@@ -51,23 +66,28 @@ fn of_join(join: &Join, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BTree
     let compared = |side: &LogicalPlan, pick: fn(&(Expr, Expr)) -> &Expr| -> BTreeSet<usize> {
         join.on.iter().filter_map(|pair| place(side, pick(pair))).collect()
     };
-    let shift = join.left.schema().fields().len();
-    let right_places: BTreeSet<usize> = right.iter().map(|place| place + shift).collect();
     // Each row of one side meets one row of the other at most.
-    let one_right = right.is_subset(&compared(&join.right, |pair| &pair.1));
-    let one_left = left.is_subset(&compared(&join.left, |pair| &pair.0));
+    let one_right = right.places.is_subset(&compared(&join.right, |pair| &pair.1));
+    let one_left = left.places.is_subset(&compared(&join.left, |pair| &pair.0));
+    let shift = join.left.schema().fields().len();
+    let right = Unique { places: right.places.iter().map(|place| place + shift).collect(), ..right };
+    let (left_told, right_told) = (left.is_told, right.is_told);
+    let both =
+        |is_told: bool| Some(Unique { places: left.places.iter().chain(&right.places).copied().collect(), is_told });
     match join.join_type {
         JoinType::Inner | JoinType::Left if one_right => Some(left),
-        JoinType::Inner | JoinType::Right if one_left => Some(right_places),
-        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
-            Some(left.into_iter().chain(right_places).collect())
-        }
+        JoinType::Inner | JoinType::Right if one_left => Some(right),
+        JoinType::Inner => both(left_told || right_told),
+        JoinType::Left => both(left_told),
+        JoinType::Right => both(right_told),
+        // A row of nulls alone may be there from either side, each without a partner.
+        JoinType::Full if left_told || right_told => both(left_told && right_told),
         _ => None,
     }
 }
 
 /// Branches whose rows a constant tells apart.
-fn of_union(union: &Union, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BTreeSet<usize>> {
+fn of_union(union: &Union, keys: &BTreeMap<TableName, Vec<String>>) -> Option<Unique> {
     if let [input] = union.inputs.as_slice() {
         return unique(input, keys);
     }
@@ -83,9 +103,9 @@ fn of_union(union: &Union, keys: &BTreeMap<TableName, Vec<String>>) -> Option<BT
     let told = (0..union.schema.fields().len()).find(|place| tells(*place))?;
     let mut places = BTreeSet::from([told]);
     for input in &union.inputs {
-        places.extend(unique(input, keys)?);
+        places.extend(unique(input, keys)?.places);
     }
-    Some(places)
+    Some(Unique { places, is_told: true })
 }
 
 /// The constant that stands at a place of every row.
