@@ -7,7 +7,7 @@ use arrow::util::display::array_value_to_string;
 use datafusion::common::JoinType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, cast, ident, lit};
+use datafusion::logical_expr::{Expr, Operator, binary_expr, cast, ident, lit};
 use lake::report::{counted, thousands};
 use lake::{Context, Error, ErrorKind, Lake, Result, Table, TableName};
 use serde_json::{Value, json};
@@ -180,11 +180,7 @@ fn side(name: &str) -> String {
 }
 
 fn same(names: &[String]) -> Vec<Expr> {
-    let same = names.iter().map(|name| {
-        let (left, right) = (Box::new(ident(name)), Box::new(ident(side(name))));
-        Expr::BinaryExpr(BinaryExpr::new(left, Operator::IsNotDistinctFrom, right))
-    });
-    same.collect()
+    names.iter().map(|name| binary_expr(ident(name), Operator::IsNotDistinctFrom, ident(side(name)))).collect()
 }
 
 /// The first rows, and how many there are.

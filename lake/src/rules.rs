@@ -17,7 +17,7 @@ use datafusion::common::DFSchema;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
 use datafusion::functions::expr_fn::nullif;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, cast, ident, lit};
+use datafusion::logical_expr::{Expr, Operator, binary_expr, cast, ident, lit};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::TryStreamExt;
 
@@ -80,7 +80,7 @@ impl Rule {
             made = nullif(made, lit(""));
         }
         let own = cast(ident(&self.name), kind.clone());
-        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(own), Operator::IsNotDistinctFrom, Box::new(made))))
+        Ok(binary_expr(own, Operator::IsNotDistinctFrom, made))
     }
 
     /// The same, ready for such rows.

@@ -3,7 +3,7 @@
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, Operator, cast, ident, lit};
+use datafusion::logical_expr::{Expr, JoinType, Operator, binary_expr, cast, ident, lit};
 use lake::commit::Outcome;
 use lake::report::counted;
 use lake::session::Session;
@@ -87,10 +87,10 @@ async fn rest(session: &Session, table: &Table, touched: &Touched, names: &[Stri
     let plain =
         schema.fields().iter().map(|field| cast(ident(field.name()), field.data_type().clone()).alias(field.name()));
     let held = held.select(plain.collect::<Vec<_>>())?;
-    let same = names.iter().enumerate().map(|(number, name)| {
-        let (left, right) = (Box::new(ident(name)), Box::new(ident(touched_name(number))));
-        Expr::BinaryExpr(BinaryExpr::new(left, Operator::IsNotDistinctFrom, right))
-    });
+    let same = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| binary_expr(ident(name), Operator::IsNotDistinctFrom, ident(touched_name(number))));
     Ok(held.join_on(frame(session, touched.plan()), JoinType::LeftAnti, same)?)
 }
 
@@ -109,10 +109,10 @@ async fn changes(
     let held = |name: &str| format!("{HELD}{name}");
     let known = rows.frame(session).await?;
     let known = known.select(names.iter().map(|name| ident(name).alias(held(name))).collect::<Vec<_>>())?;
-    let same = names.iter().enumerate().map(|(number, name)| {
-        let (left, right) = (Box::new(ident(touched_name(number))), Box::new(ident(held(name))));
-        Expr::BinaryExpr(BinaryExpr::new(left, Operator::IsNotDistinctFrom, right))
-    });
+    let same = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| binary_expr(ident(touched_name(number)), Operator::IsNotDistinctFrom, ident(held(name))));
     let gone = frame(session, touched.plan()).join_on(known, JoinType::LeftAnti, same)?;
     let columns = fields.iter().map(|field| {
         let value = match names.iter().position(|name| name == field.name()) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType, Result};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, ident,
+    Aggregate, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, binary_expr, ident,
 };
 
 use super::scans::{Scans, Side};
@@ -185,8 +185,7 @@ pub(super) fn pair(join: &Join, left: LogicalPlan, right: LogicalPlan, kind: Joi
 /// True when an expression has a value of a touched group; null is in the group of null.
 pub(super) fn in_group(expr: &Expr, number: usize) -> Expr {
     let group = Expr::Column(Column::new(Some(TOUCHED), touched_name(number)));
-    let same = BinaryExpr::new(Box::new(expr.clone().unalias()), Operator::IsNotDistinctFrom, Box::new(group));
-    Expr::BinaryExpr(same)
+    binary_expr(expr.clone().unalias(), Operator::IsNotDistinctFrom, group)
 }
 
 /// Joins whose result has rows of the left that stand for themselves.

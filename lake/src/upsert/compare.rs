@@ -1,17 +1,17 @@
 //! How keys and sequences are compared, in one place for all who compare them.
 
 use arrow::datatypes::Schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, lit};
+use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 
 /// Equality of the key column `key` of `schema`, null meeting null where the column may be null.
 pub fn same_key(schema: &Schema, key: &str, left: Expr, right: Expr) -> Expr {
     let nullable = schema.field_with_name(key).is_ok_and(|field| field.is_nullable());
-    if nullable { binary(left, Operator::IsNotDistinctFrom, right) } else { left.eq(right) }
+    if nullable { binary_expr(left, Operator::IsNotDistinctFrom, right) } else { left.eq(right) }
 }
 
 /// True when the sides are not the same, null being the same as null.
 pub fn differs(left: Expr, right: Expr) -> Expr {
-    binary(left, Operator::IsDistinctFrom, right)
+    binary_expr(left, Operator::IsDistinctFrom, right)
 }
 
 /// True when the left sides come before the right sides, compared part by part, a null before any value.
@@ -22,10 +22,6 @@ pub fn older(parts: &[(Expr, Expr)]) -> Expr {
     if rest.is_empty() {
         return less;
     }
-    let same = binary(left.clone(), Operator::IsNotDistinctFrom, right.clone());
+    let same = binary_expr(left.clone(), Operator::IsNotDistinctFrom, right.clone());
     less.or(same.and(older(rest)))
-}
-
-fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
