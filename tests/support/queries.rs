@@ -38,11 +38,26 @@ const WITHOUT: [&str; 5] = [
     "c.level > 2 OR c.level IS NULL",
     "c.cid IS NULL OR o.id IS NULL",
 ];
+/// Queries of other forms: tables that are read twice, operations on sets, coalesced columns, conditions that are no equality.
+const WRITTEN: [&str; 12] = [
+    "WITH x AS (SELECT cust, region, qty FROM silver.orders WHERE qty > 0)\nSELECT a.cust AS g0, count(*) AS a0, max(b.region) AS a1 FROM x a JOIN x b ON a.cust = b.cust AND a.qty <= b.qty GROUP BY a.cust",
+    "SELECT g0, count(*) AS a0, sum(v) AS a1 FROM (SELECT region AS g0, qty AS v FROM silver.orders UNION ALL SELECT country, level FROM silver.customers) t GROUP BY g0",
+    "SELECT region AS g0 FROM silver.orders INTERSECT SELECT country FROM silver.customers",
+    "SELECT region AS g0 FROM silver.orders EXCEPT SELECT country FROM silver.customers",
+    "SELECT region AS g0 FROM silver.orders UNION SELECT country FROM silver.customers",
+    "SELECT o.id AS g0, (SELECT max(c.country) FROM silver.customers c WHERE c.cid = o.cust) AS a0 FROM silver.orders o",
+    "SELECT k AS g0, count(*) AS a0, max(level) AS a1, min(region) AS a2 FROM (SELECT cust AS k, region FROM silver.orders) o FULL JOIN (SELECT cid AS k, level FROM silver.customers) c USING (k) GROUP BY k",
+    "SELECT c.country AS g0, {made} AS a0 FROM silver.orders o JOIN silver.customers c ON o.cust = c.cid OR o.qty = c.level GROUP BY c.country",
+    "SELECT c.cid AS g0, count(*) AS a0 FROM silver.customers c JOIN silver.orders o ON o.cust BETWEEN c.cid - 1 AND c.cid + 1 GROUP BY c.cid",
+    "SELECT nullif(lower(o.region), 'south') AS g0, CASE WHEN o.qty > 2 THEN 'many' WHEN o.qty > 0 THEN 'few' END AS g1, {made} AS a0 FROM silver.orders o GROUP BY 1, 2",
+    "SELECT region AS g0, count(*) AS a0, max(times) AS a1 FROM (SELECT region, cust, count(*) AS times FROM silver.orders GROUP BY region, cust) t GROUP BY ALL",
+    "SELECT date_trunc('month', o.at) AS g0, o.region || '-' || c.country AS g1, {made} AS a0 FROM silver.orders o LEFT JOIN silver.customers c ON o.cust = c.cid GROUP BY date_trunc('month', o.at), o.region || '-' || c.country HAVING count(*) < 9",
+];
 const JOINS: [&str; 5] = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT JOIN"];
 
 /// A query, and the lines of the spec that name its keys where they do not follow from it.
 pub(crate) fn model(dice: &mut Dice) -> (String, &'static str) {
-    match dice.below(12) {
+    match dice.below(15) {
         0 => (per_key(dice), ""),
         1 => (format!("SELECT DISTINCT {} AS g0, o.qty AS g1\n{}", group(dice, false), from(dice, false)), ""),
         2 => (by_constant(dice), ""),
@@ -55,6 +70,7 @@ pub(crate) fn model(dice: &mut Dice) -> (String, &'static str) {
         6 => two_sided(dice),
         7 => (distinct_groups(dice), ""),
         8 => (of_newest(dice), "    keys: [g0]\n"),
+        9..=11 => (pick(dice, &WRITTEN).replace("{made}", pick(dice, &MADE)), ""),
         _ => (grouped(dice), ""),
     }
 }

@@ -39,18 +39,23 @@ pub(super) fn unique(node: &LogicalPlan, keys: &BTreeMap<TableName, Vec<String>>
         LogicalPlan::Filter(filter) => unique(&filter.input, keys),
         LogicalPlan::Sort(sort) => unique(&sort.input, keys),
         LogicalPlan::Repartition(repartition) => unique(&repartition.input, keys),
-        LogicalPlan::Aggregate(aggregate) => Some(first(node, aggregate.group_expr.len())),
-        LogicalPlan::Distinct(Distinct::All(input)) => Some(first(node, input.schema().fields().len())),
+        LogicalPlan::Aggregate(aggregate) => {
+            // A constant tells nothing; a subquery that is a join has one.
+            let tells = |group: &Expr| !matches!(group.clone().unalias(), Expr::Literal(..));
+            let groups = aggregate.group_expr.iter().enumerate().filter(|(_, group)| tells(group));
+            Some(by(node, groups.map(|(place, _)| place).collect()))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(by(node, (0..input.schema().fields().len()).collect())),
         LogicalPlan::Join(join) => of_join(join, keys),
         LogicalPlan::Union(union) => of_union(union, keys),
         _ => None,
     }
 }
 
-/// The first columns of a node that groups by them.
-fn first(node: &LogicalPlan, columns: usize) -> Unique {
-    let is_told = (0..columns).any(|place| !node.schema().field(place).is_nullable());
-    Unique { places: (0..columns).collect(), is_told }
+/// The columns of a node that groups by them.
+fn by(node: &LogicalPlan, places: BTreeSet<usize>) -> Unique {
+    let is_told = places.iter().any(|place| !node.schema().field(*place).is_nullable());
+    Unique { places, is_told }
 }
 
 fn of_join(join: &Join, keys: &BTreeMap<TableName, Vec<String>>) -> Option<Unique> {
