@@ -126,6 +126,54 @@ async fn lost() {
 }
 
 #[test]
+fn rows_that_another_hand_took_come_back_the_next_day() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    for after in ["nothing", "a description", "a late day", "a run of the day"] {
+        runtime.block_on(taken(after));
+    }
+}
+
+async fn taken(after: &str) {
+    let spec = "name: days\ngold:\n  changes: {snapshot_of: silver.products, strategy: changed_only}\n";
+    let mut days = Days::new(spec);
+    let state = |second: &'static str| State::from([(1, Some("a")), (2, Some(second)), (3, Some("c"))]);
+    days.set(&state("b")).await;
+    days.run().await;
+    // The second day has no run.
+    days.next_day().await;
+    days.set(&state("b2")).await;
+    days.next_day().await;
+    days.set(&state("b3")).await;
+    days.run().await;
+    days.delete("changes", "id = 1").await;
+    match after {
+        "a description" => {
+            days.respec(&spec.replace("changed_only", "changed_only, description: all of them"));
+            assert_eq!(days.run().await, [false]);
+        }
+        "a late day" => {
+            assert_eq!(days.backfill("2024-05-02", "2024-05-02").await.expect("a late day").len(), 1);
+        }
+        _ => {}
+    }
+    days.next_day().await;
+    days.set(&state("b4")).await;
+    days.run().await;
+    if after == "a run of the day" {
+        assert_eq!(days.as_of("changes", "2024-05-04").await, owned(&state("b4")), "{after}");
+        days.set(&state("b5")).await;
+        days.run().await;
+    }
+    let last = if after == "a run of the day" { "b5" } else { "b4" };
+    assert_eq!(days.as_of("changes", "2024-05-04").await, owned(&state(last)), "{after}");
+    // From there on the days are told from what changed.
+    days.next_day().await;
+    days.set(&state("b6")).await;
+    assert!(days.runs_without("changes", "2024-05-01").await, "{after}: no day needs to be read");
+    assert_eq!(days.as_of("changes", "2024-05-05").await, owned(&state("b6")), "{after}");
+}
+
+#[test]
 fn what_one_day_did_not_compare_the_next_may() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(mixed());

@@ -126,6 +126,14 @@ impl Days {
         all_run
     }
 
+    /// Takes rows of a snapshot away by hand.
+    pub(crate) async fn delete(&self, table: &str, condition: &str) {
+        let mut table = self.lake.existing(&TableName::gold(table)).await.expect("a table");
+        let doomed = lake::upsert::remove::doomed(&self.lake, &table, condition).await.expect("rows");
+        assert!(doomed.rows() > 0, "`{condition}` holds for no row");
+        doomed.remove(&self.lake, &mut table, &[], &RunContext::new(&self.lake).run).await.expect("a commit");
+    }
+
     pub(crate) async fn next_day(&self) {
         self.lake.clock().sleep(Duration::from_secs(24 * 3600)).await;
     }

@@ -15,7 +15,7 @@ use chrono::{Datelike, NaiveDate};
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{ident, lit, when};
-use lake::changes::{IS_NEW, Told, between, last_foreign};
+use lake::changes::{IS_NEW, Told, between, is_touched_since};
 use lake::commit::Txn;
 use lake::session::Session;
 use lake::stage::Staged;
@@ -63,12 +63,14 @@ pub(super) async fn base(plan: &SnapshotPlan, table: &Table, day: NaiveDate) -> 
     if days.after(day).is_some() || options < 0 || options > i64::from(before.num_days_from_ce()) {
         return Ok(None);
     }
-    // Rows that another hand changed are as no version of the source has them.
-    if last_foreign(table, &format!("{}:", plan.table)).await?.is_some() {
+    let of_before = day_app(plan, before);
+    let Some(version) = table.txn_version(&of_before).await?.and_then(|version| u64::try_from(version).ok()) else {
         return Ok(None);
-    }
-    let version = table.txn_version(&day_app(plan, before)).await?;
-    Ok(version.and_then(|version| u64::try_from(version).ok()))
+    };
+    // Rows that another hand changed are as no version of the source has them. What has been recorded since does not put
+    // that right: a late day and a new description do not look at them, and a run of this day is replaced.
+    let is_touched = is_touched_since(table, &of_before, &format!("{}:", plan.table)).await?;
+    Ok((!is_touched).then_some(version))
 }
 
 /// What differs in the source since its version `base`; `None` where that cannot be told any more, or costs more than to

@@ -1,16 +1,21 @@
 //! What the log tells of changes: which files came and went, whether the thread of changes is whole.
 
 use std::collections::HashMap;
+use std::pin::pin;
 
 use deltalake::kernel::{Action, Add, Metadata};
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use super::{Changed, Changes, Rows, Told};
-use crate::commit::actions_of;
+use crate::commit::{BY_HAND, actions_of};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::history::check_readable;
 use crate::lakehouse::Lake;
 use crate::table::Table;
+
+/// Commits that are read at the same time.
+const READ_AHEAD: usize = 4;
 
 /// What changed in `table`, which is open at the newer version, since its version `from`, as far as it concerns these
 /// columns.
@@ -102,16 +107,44 @@ pub async fn last_foreign(table: &Table, app: &str) -> Result<Option<u64>> {
         if actions.iter().any(|action| matches!(action, Action::Txn(txn) if txn.app_id.starts_with(app))) {
             break;
         }
-        let is_change = |action: &Action| match action {
-            Action::Add(file) => file.data_change,
-            Action::Remove(file) => file.data_change,
-            _ => false,
-        };
         if actions.iter().any(is_change) {
             return Ok(Some(version));
         }
     }
     Ok(None)
+}
+
+/// True when another hand than that of the applications whose names begin with `own` changed rows of a table since the last
+/// commit of the application `app`, one of them; also where the log does not go back so far.
+///
+/// # Errors
+/// [`ErrorKind::Store`] when the log cannot be read.
+pub async fn is_touched_since(table: &Table, app: &str, own: &str) -> Result<bool> {
+    let versions = stream::iter((0..=table.version()).rev());
+    let mut commits = pin!(versions.map(|version| actions(table, version)).buffered(READ_AHEAD));
+    while let Some(actions) = commits.try_next().await? {
+        let Some(actions) = actions else { break };
+        let has = |is_wanted: &dyn Fn(&str) -> bool| {
+            actions.iter().any(|action| matches!(action, Action::Txn(txn) if is_wanted(&txn.app_id)))
+        };
+        // What a person takes back says how far the table has come too, and brings rows of any hand.
+        let is_own = has(&|name| name.starts_with(own)) && !has(&|name| name.starts_with(BY_HAND));
+        if !is_own && actions.iter().any(is_change) {
+            return Ok(true);
+        }
+        if is_own && has(&|name| name == app) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_change(action: &Action) -> bool {
+    match action {
+        Action::Add(file) => file.data_change,
+        Action::Remove(file) => file.data_change,
+        _ => false,
+    }
 }
 
 /// What version `version` did; `None` when the log does not have it any more.

@@ -17,7 +17,7 @@ use deltalake::kernel::DeletionVectorDescriptor;
 use crate::table::Table;
 
 pub use self::feed::{Feed, feed};
-pub use self::log::{before, between, last_foreign, lost_rows};
+pub use self::log::{before, between, is_touched_since, last_foreign, lost_rows};
 pub(crate) use self::own::{feed_files, own_feed};
 pub use self::read::Located;
 

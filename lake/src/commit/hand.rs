@@ -12,7 +12,7 @@ use crate::table::Table;
 
 /// The application that counts what was done by hand to a table. Its name begins otherwise than those of the tasks that
 /// write the table, which so see that another has written there.
-const APP: &str = "hand:";
+pub(crate) const BY_HAND: &str = "hand:";
 
 /// What was asked for.
 pub(crate) struct ByHand {
@@ -33,7 +33,7 @@ impl Table {
     /// [`ErrorKind::Conflict`] when another writer came first, also by hand; as [`Table::commit`].
     pub(crate) async fn commit_by_hand(&mut self, asked: ByHand, run: &RunId) -> Result<Outcome> {
         let before = self.version();
-        let app = format!("{APP}{}", self.name());
+        let app = format!("{BY_HAND}{}", self.name());
         let txns = vec![Txn::new(&app, self.txn_version(&app).await?.unwrap_or(0) + 1)];
         let ByHand { point, operation, actions, metrics } = asked;
         let commit = Commit { point, txns, operation, actions, blind_append: false, metrics, run: run.clone() };

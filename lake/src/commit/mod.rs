@@ -43,7 +43,7 @@ use crate::table::Table;
 pub(crate) use create::{create, create_of};
 pub(crate) use described::{descriptions, plain};
 pub(crate) use files::is_void;
-pub(crate) use hand::ByHand;
+pub(crate) use hand::{BY_HAND, ByHand};
 pub use metadata::evolve;
 pub use redefine::redefine;
 pub use rules::Rules;
