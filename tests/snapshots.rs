@@ -174,6 +174,44 @@ async fn taken(after: &str) {
 }
 
 #[test]
+fn keys_are_looked_for_where_they_may_be() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(keyed());
+}
+
+async fn keyed() {
+    let spec = "name: days\ngold:\n  changes: {snapshot_of: gold.products, strategy: changed_only, keys: [id]}\n";
+    let mut days = Days::new(spec);
+    days.source = TableName::gold("products");
+    let mut state = State::from([(1, Some("a")), (2, Some("b"))]);
+    days.set(&state).await;
+    days.run().await;
+
+    // A new row: the files of other keys are not read.
+    days.next_day().await;
+    let old = days.files().await;
+    days.append(&[(3, Some("c"))]).await;
+    state.insert(3, Some("c"));
+    assert_eq!(days.fails_without(&old).await, None);
+    assert_eq!(days.as_of("changes", "2024-05-02").await, owned(&state));
+
+    // A key that is there already, one that comes twice, and both rows alike.
+    for (twice, id) in
+        [([(2, Some("x")), (9, Some("y"))], 2), ([(9, Some("x")), (9, Some("y"))], 9), ([(9, None); 2], 9)]
+    {
+        days.next_day().await;
+        days.append(&twice).await;
+        let error = days.fails().await.expect("a key that is there twice");
+        assert!(error.contains(&format!("gold.products has several rows with id = {id}; `keys`")), "{error}");
+        // The old row of a key may go in the same breath.
+        state.insert(2, twice[0].1);
+        days.set(&state).await;
+        days.run().await;
+    }
+    assert_eq!(days.as_of("changes", "2024-05-05").await, owned(&state));
+}
+
+#[test]
 fn what_one_day_did_not_compare_the_next_may() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(mixed());

@@ -20,7 +20,7 @@ use lake::session::Engine;
 use lake::spec::Document;
 use lake::table::Definition;
 use lake::write::TableWriter;
-use lake::{Clock, Lake, TableName};
+use lake::{Clock, Lake, Layer, TableName};
 
 /// The days end at four in the morning, UTC.
 pub(crate) const ZONE: Tz = Tz::America__New_York;
@@ -31,8 +31,12 @@ pub(crate) type State = BTreeMap<i64, Option<&'static str>>;
 pub(crate) struct Days {
     pub(crate) lake: Lake,
     pub(crate) plans: Vec<Plan>,
+    /// The table: `silver.products`, whose key is `id`, or another one.
+    pub(crate) source: TableName,
     /// True while the table has a second value, `note`.
     pub(crate) has_note: bool,
+    /// How its columns are spelled.
+    pub(crate) spelled: [&'static str; 2],
     writes: i64,
     folder: tempfile::TempDir,
 }
@@ -55,7 +59,8 @@ impl Days {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Clock::manual("2024-05-02T02:00:00Z".parse().expect("a time"));
         let lake = Lake::open(&folder.path().display().to_string(), Path::new("."), clock, Engine::default());
-        Self { lake: lake.expect("a lake"), plans: plans(spec), has_note: false, writes: 0, folder }
+        let (source, spelled) = (TableName::silver("products"), ["id", "name"]);
+        Self { lake: lake.expect("a lake"), plans: plans(spec), source, has_note: false, spelled, writes: 0, folder }
     }
 
     /// The same tables by another spec.
@@ -65,25 +70,34 @@ impl Days {
 
     /// Makes the table hold exactly these rows.
     pub(crate) async fn set(&mut self, state: &State) {
-        let mut fields = vec![
-            Field::new("id", DataType::Int64, false),
-            Field::new("name", DataType::Utf8, true),
-            Field::new("_batch_id", DataType::Int64, false),
-        ];
+        let rows: Vec<_> = state.iter().map(|(id, name)| (*id, *name)).collect();
+        self.write(&rows, true).await;
+    }
+
+    /// Adds rows to the table, in a file of their own.
+    pub(crate) async fn append(&mut self, rows: &[(i64, Option<&'static str>)]) {
+        self.write(rows, false).await;
+    }
+
+    async fn write(&mut self, rows: &[(i64, Option<&'static str>)], replace: bool) {
+        let [id, name] = self.spelled;
+        let mut fields = vec![Field::new(id, DataType::Int64, false), Field::new(name, DataType::Utf8, true)];
         self.writes += 1;
         let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(state.keys().copied().collect::<Int64Array>()),
-            Arc::new(state.values().copied().collect::<StringArray>()),
-            Arc::new(Int64Array::from(vec![self.writes; state.len()])),
+            Arc::new(rows.iter().map(|(id, _)| *id).collect::<Int64Array>()),
+            Arc::new(rows.iter().map(|(_, name)| *name).collect::<StringArray>()),
         ];
+        if self.source.layer == Layer::Silver {
+            fields.push(Field::new("_batch_id", DataType::Int64, false));
+            columns.push(Arc::new(Int64Array::from(vec![self.writes; rows.len()])));
+        }
         if self.has_note {
-            let note = |name: &Option<&str>| name.map(|name| format!("of {name}"));
+            let note = |(_, name): &(i64, Option<&str>)| name.map(|name| format!("of {name}"));
             fields.push(Field::new("note", DataType::Utf8, true));
-            columns.push(Arc::new(state.values().map(note).collect::<StringArray>()));
+            columns.push(Arc::new(rows.iter().map(note).collect::<StringArray>()));
         }
         let definition = Definition::new(Arc::new(Schema::new(fields)));
-        let name = TableName::silver("products");
-        let mut table = self.lake.create_or_open(&name, &definition).await.expect("a table");
+        let mut table = self.lake.create_or_open(&self.source, &definition).await.expect("a table");
         let redefined = redefine(&table, &definition).expect("columns");
         let schema = Arc::clone(&definition.schema);
         let mut writer = TableWriter::redefined(&table, &definition);
@@ -93,7 +107,7 @@ impl Days {
             point: "silver_committed",
             txns: vec![Txn::new("test", self.writes)],
             operation: DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate: None },
-            actions: redefined.into_iter().chain(table.removes(|_| true).expect("files")).chain(added).collect(),
+            actions: redefined.into_iter().chain(table.removes(|_| replace).expect("files")).chain(added).collect(),
             blind_append: false,
             metrics: BTreeMap::new(),
             run: RunContext::new(&self.lake).run,
@@ -112,18 +126,60 @@ impl Days {
         changed
     }
 
+    /// Runs every snapshot; why the first fails that does.
+    pub(crate) async fn fails(&self) -> Option<String> {
+        let context = RunContext::new(&self.lake);
+        for plan in &self.plans {
+            if let Err(error) = gold::run(&self.lake, plan, &context, ZONE).await {
+                let causes = error.causes().join(": ");
+                return Some(format!("{error}: {causes}; {}", error.hint_text().unwrap_or_default()));
+            }
+        }
+        None
+    }
+
     /// Runs every snapshot while the rows of `day` cannot be read; false when one of them fails for it.
     pub(crate) async fn runs_without(&self, table: &str, day: &str) -> bool {
-        let folder = self.folder.path().join("gold").join(table);
-        let (rows, away) = (folder.join(format!("snapshot_date={day}")), folder.join("_away"));
-        std::fs::rename(&rows, &away).expect("a day with rows");
-        let context = RunContext::new(&self.lake);
-        let mut all_run = true;
-        for plan in &self.plans {
-            all_run &= gold::run(&self.lake, plan, &context, ZONE).await.is_ok();
+        self.fails_without(&[format!("gold/{table}/snapshot_date={day}")]).await.is_none()
+    }
+
+    /// Runs every snapshot while files or folders are not there; why the first fails that does.
+    pub(crate) async fn fails_without(&self, paths: &[String]) -> Option<String> {
+        let away = self.folder.path().join("_away");
+        std::fs::create_dir(&away).expect("a folder");
+        let places: Vec<_> = paths
+            .iter()
+            .enumerate()
+            .map(|(n, path)| (self.folder.path().join(path), away.join(n.to_string())))
+            .collect();
+        for (here, there) in &places {
+            std::fs::rename(here, there).expect("a file or folder");
         }
-        std::fs::rename(&away, &rows).expect("the rows come back");
-        all_run
+        let fails = self.fails().await;
+        for (here, there) in &places {
+            std::fs::rename(there, here).expect("what comes back");
+        }
+        std::fs::remove_dir(&away).expect("an empty folder");
+        fails
+    }
+
+    /// The data files of the source.
+    pub(crate) async fn files(&self) -> Vec<String> {
+        let table = self.lake.existing(&self.source).await.expect("a table");
+        let paths = table.file_paths().expect("files").into_iter();
+        paths.map(|path| format!("{}/{path}", self.source.folder())).collect()
+    }
+
+    /// Rows that the newest version of a snapshot wrote, and all that it has.
+    pub(crate) async fn rows_written(&self, table: &str) -> (u64, u64) {
+        let held = self.lake.existing(&TableName::gold(table)).await.expect("a table");
+        let log = self.folder.path().join("gold").join(table).join("_delta_log");
+        let commit = std::fs::read_to_string(log.join(format!("{:020}.json", held.version()))).expect("a commit");
+        let rows = commit.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an action"));
+        let stats = rows.filter_map(|action| action["add"]["stats"].as_str().map(str::to_owned));
+        let stats = stats.map(|stats| serde_json::from_str::<serde_json::Value>(&stats).expect("statistics"));
+        let written = stats.map(|stats| stats["numRecords"].as_u64().expect("rows")).sum();
+        (written, held.row_count().expect("files").expect("rows"))
     }
 
     /// Takes rows of a snapshot away by hand.

@@ -1,16 +1,12 @@
 //! What a `changed_only` day records: the rows of the source that differ from the last version of their key, new
 //! ones, and those that are gone.
 
-use arrow::array::{Array, RecordBatch};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::NaiveDate;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, JoinType, Operator, ident, lit, when};
 use lake::columns::{CHANGE, SNAPSHOT_DATE};
-use lake::session::{Session, reference};
-use lake::{Error, ErrorKind, Result, Table};
+use lake::Result;
 
 use super::layout::Layout;
 use super::state::{compare, date, of};
@@ -31,7 +27,7 @@ pub(super) const DELETE: &str = "delete";
 /// The rows that tell how `was` became `now` on `day`, with the columns of the table. Both have the [`shaped`] columns.
 ///
 /// # Errors
-/// [`ErrorKind::Query`] when the comparison cannot be planned.
+/// [`ErrorKind::Query`](lake::ErrorKind::Query) when the comparison cannot be planned.
 pub(super) fn changes(
     was: DataFrame,
     now: DataFrame,
@@ -65,7 +61,7 @@ pub(super) fn changes(
 /// table.
 ///
 /// # Errors
-/// [`ErrorKind::Query`] when the comparison cannot be planned.
+/// [`ErrorKind::Query`](lake::ErrorKind::Query) when the comparison cannot be planned.
 pub(super) fn differing(
     was: DataFrame,
     now: DataFrame,
@@ -102,33 +98,6 @@ pub(super) fn shaped(rows: DataFrame, layout: &Layout) -> Result<DataFrame> {
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(rows.select(columns)?)
-}
-
-/// A silver table has each key once; for any other source that must be seen.
-///
-/// # Errors
-/// [`ErrorKind::Data`] with the first key that is there twice.
-pub(super) async fn check_keys(session: &Session, source: &Table, keys: &[String]) -> Result<()> {
-    if source.name().layer == lake::Layer::Silver {
-        return Ok(());
-    }
-    const TIMES: &str = "__times";
-    let rows = session.context().table(reference(source.name())).await?;
-    let counted = rows.aggregate(keys.iter().map(ident).collect(), vec![count(lit(1_i64)).alias(TIMES)])?;
-    let twice = counted.filter(ident(TIMES).gt(lit(1_i64)))?.limit(0, Some(1))?.collect().await?;
-    let Some(batch) = twice.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
-    let message = format!("{} has several rows with {}", source.name(), shown(batch, keys)?);
-    Err(Error::new(ErrorKind::Data, message).hint("`keys` must identify a row"))
-}
-
-/// The key of the first row: `id = 7, day = 2024-05-01`.
-fn shown(batch: &RecordBatch, keys: &[String]) -> Result<String> {
-    let options = FormatOptions::default().with_null("null");
-    let parts = keys.iter().zip(batch.columns()).map(|(key, column)| {
-        let column: &dyn Array = column;
-        Ok(format!("{key} = {}", ArrayFormatter::try_new(column, &options)?.value(0)))
-    });
-    Ok(parts.collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 fn with_mark(rows: DataFrame) -> Result<DataFrame> {

@@ -19,6 +19,7 @@ use lake::{Context, Lake, Result, Table};
 
 use super::changed::{self, changes, shaped};
 use super::days::Days;
+use super::keys;
 use super::late::Late;
 use super::layout::Layout;
 use super::options::Others;
@@ -126,9 +127,6 @@ impl Day<'_> {
         layout: &Layout,
         known: &Days,
     ) -> Result<Change> {
-        if self.plan.strategy == Strategy::ChangedOnly {
-            changed::check_keys(session, source, &self.plan.keys).await?;
-        }
         let of_day = |frame| Change { frame, replaced: vec![self.day], carried: 0, cut: None };
         if let Some(base) = self.base
             && let Some(Sides { was, now }) = since(self.lake, session, self.plan, source, layout, base).await?
@@ -137,6 +135,9 @@ impl Day<'_> {
             session.register(table).await?;
             let change = of_day(changes(was, now, layout, self.plan, self.day)?);
             return self.with_retention(session, table, layout, change).await;
+        }
+        if self.plan.strategy == Strategy::ChangedOnly {
+            keys::check_all(session, source, &self.plan.keys).await?;
         }
         let kept = layout.kept.iter().map(ident).collect::<Vec<_>>();
         let now = shaped(current(session, source).await?.select(kept)?, layout)?;

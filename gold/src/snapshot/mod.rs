@@ -35,6 +35,7 @@ mod changed;
 mod check;
 mod day;
 mod days;
+mod keys;
 mod late;
 mod layout;
 mod options;

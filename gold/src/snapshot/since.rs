@@ -24,6 +24,7 @@ use lake::{Lake, Result, Table, TableName};
 use super::changed::shaped;
 use super::day_app;
 use super::days::Days;
+use super::keys;
 use super::layout::Layout;
 use super::state::is_current;
 use crate::plan::SnapshotPlan;
@@ -77,7 +78,7 @@ pub(super) async fn base(plan: &SnapshotPlan, table: &Table, day: NaiveDate) -> 
 /// compare all.
 ///
 /// # Errors
-/// [`lake::ErrorKind::Store`] when the changes cannot be read.
+/// [`lake::ErrorKind::Store`] when the changes cannot be read, [`lake::ErrorKind::Data`] when a key is there twice.
 pub(super) async fn since(
     lake: &Lake,
     session: &Session,
@@ -117,6 +118,7 @@ pub(super) async fn since(
     let net = sum(when(ident(IS_NEW), lit(1_i64)).otherwise(lit(-1_i64))?).alias(NET);
     let net = changed.aggregate(kept(), vec![net])?.filter(ident(NET).not_eq(lit(0_i64)))?;
     let net = Staged::write(net).await?.frame(session).await?;
+    keys::check_changed(session, source, layout, &plan.keys, (&net, NET)).await?;
     let side = |is_new: bool| -> Result<DataFrame> {
         let of_side = if is_new { ident(NET).gt(lit(0_i64)) } else { ident(NET).lt(lit(0_i64)) };
         shaped(net.clone().filter(of_side)?.select(kept())?, layout)
