@@ -174,6 +174,68 @@ async fn taken(after: &str) {
 }
 
 #[test]
+fn a_column_whose_case_changes_keeps_its_values() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let keys = "keys: [Id]";
+    for options in [
+        "keys: [id]".to_owned(),
+        keys.to_owned(),
+        format!("{keys}, columns: [Id, NAME]"),
+        format!("{keys}, compare_columns: [Name]"),
+        format!("{keys}, hard_deletes: ignore, columns: [Id, Name], compare_columns: [Name]"),
+    ] {
+        runtime.block_on(spelled(&options));
+    }
+}
+
+async fn spelled(options: &str) {
+    let spec = "
+name: days
+gold:
+  copies: {snapshot_of: gold.products, strategy: full, columns: [ID, name]}
+  changes: {snapshot_of: gold.products, strategy: changed_only, OPTIONS}
+"
+    .replace("OPTIONS", options);
+    let mut days = Days::new(&spec);
+    days.source = TableName::gold("products");
+    let state = |first: &'static str| State::from([(1, Some(first)), (2, Some("b"))]);
+    days.set(&state("a")).await;
+    days.run().await;
+    let mut told = vec![("2024-05-01", state("a"))];
+    // The second day has no run.
+    days.next_day().await;
+    days.spelled = ["id", "Name"];
+    days.set(&state("a2")).await;
+    days.next_day().await;
+    days.set(&state("a3")).await;
+    assert_eq!(days.run().await, [true, true]);
+    assert_eq!(days.recorded("2024-05-03").await, changes(&[(1, "update")]), "{options}");
+    told.push(("2024-05-03", state("a3")));
+    days.next_day().await;
+    days.set(&state("a4")).await;
+    days.run().await;
+    told.push(("2024-05-04", state("a4")));
+    days.next_day().await;
+    days.spelled = ["ID", "NAME"];
+    days.set(&state("a4")).await;
+    days.run().await;
+    assert_eq!(days.recorded("2024-05-05").await, changes(&[]), "{options}");
+    days.backfill("2024-05-02", "2024-05-02").await.expect("a late day");
+    told.push(("2024-05-02", state("a2")));
+    for (day, state) in told {
+        assert_eq!(days.copy_of(day).await, owned(&state), "the copy of {day}, {options}");
+        assert_eq!(days.as_of("changes", day).await, owned(&state), "the changes up to {day}, {options}");
+        assert_eq!(days.told("copies", day).await.expect("a day"), owned(&state), "{day}, {options}");
+    }
+    for plan in &days.plans {
+        let Plan::Snapshot(plan) = plan else { panic!("no snapshot") };
+        let session = days.lake.session().expect("a session");
+        let table = days.lake.existing(&plan.table).await.expect("a table");
+        assert!(gold::check(&session, &table, plan).await.expect("days").holds(), "{options}");
+    }
+}
+
+#[test]
 fn keys_are_looked_for_where_they_may_be() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(keyed());

@@ -5,10 +5,10 @@ use chrono::NaiveDate;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, JoinType, Operator, ident, lit, when};
-use lake::columns::{CHANGE, SNAPSHOT_DATE};
 use lake::Result;
+use lake::columns::{CHANGE, SNAPSHOT_DATE};
 
-use super::layout::Layout;
+use super::layout::{Layout, field};
 use super::state::{compare, date, of};
 use crate::plan::SnapshotPlan;
 use crate::spec::HardDeletes;
@@ -87,13 +87,13 @@ fn differs(columns: &[String]) -> impl Iterator<Item = Expr> {
     columns.iter().map(|column| compare(of(NOW, column), Operator::IsDistinctFrom, of(WAS, column)))
 }
 
-/// Rows with the columns of the table that come from the source; those that they lack are null.
+/// Rows with the columns of the table that come from the source, as the table spells them; those that they lack are null.
 pub(super) fn shaped(rows: DataFrame, layout: &Layout) -> Result<DataFrame> {
-    let columns = layout.values().map(|field| {
-        let name = field.name();
-        Ok(match rows.schema().has_column_with_unqualified_name(name) {
-            true => ident(name),
-            false => lit(ScalarValue::try_from(field.data_type())?).alias(name),
+    let columns = layout.values().map(|wanted| {
+        let name = wanted.name();
+        Ok(match field(rows.schema().fields(), name) {
+            Some(held) => ident(held.name()).alias(name),
+            None => lit(ScalarValue::try_from(wanted.data_type())?).alias(name),
         })
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::changed::{DELETE, INSERT, UPDATE};
 use super::days::Days;
+use super::layout::respelled;
 use super::strategy_name;
 use crate::plan::SnapshotPlan;
 use crate::spec::Strategy;
@@ -52,6 +53,7 @@ struct DayRows {
 /// # Errors
 /// [`ErrorKind::Query`](lake::ErrorKind::Query) when its rows cannot be read.
 pub async fn check(session: &Session, table: &Table, plan: &SnapshotPlan) -> Result<Check> {
+    let plan = &respelled(plan, Some(table), table);
     session.register(table).await?;
     let rows = session.context().table(reference(table.name())).await?;
     let known = Days::of(table)?;

@@ -11,7 +11,7 @@ use lake::skip::Wanted;
 use lake::stage::Staged;
 use lake::{Error, ErrorKind, Layer, Result, Table};
 
-use super::layout::Layout;
+use super::layout::{Layout, spelled};
 use super::state::{compare, of};
 
 /// How often a key is there.
@@ -50,9 +50,10 @@ pub(super) async fn check_changed(
         return Ok(());
     }
     let (changed, net) = net;
+    let names = of_source(source, keys);
     let more = vec![sum(ident(net)).alias(TIMES)];
-    let new = changed.clone().aggregate(keys.iter().map(ident).collect(), more)?;
-    let new = new.filter(ident(TIMES).gt(lit(0_i64)))?.select(keys.iter().map(ident).collect::<Vec<_>>())?;
+    let new = changed.clone().aggregate(names.iter().map(ident).collect(), more)?;
+    let new = new.filter(ident(TIMES).gt(lit(0_i64)))?.select(names.iter().map(ident).collect::<Vec<_>>())?;
     let new = Staged::write(new).await?;
     if new.rows() == 0 {
         return Ok(());
@@ -61,24 +62,31 @@ pub(super) async fn check_changed(
         true => {
             let batches = new.frame(session).await?.collect().await?;
             let values = concat_batches(&new.schema(), &batches)?;
-            let wanted = keys.iter().cloned().zip(values.columns().iter().cloned().map(Wanted::Values));
+            let wanted = names.iter().cloned().zip(values.columns().iter().cloned().map(Wanted::Values));
             let files = source.files_with(&wanted.collect::<Vec<_>>())?.paths;
             session.context().read_table(session.part(source, files).await?)?
         }
         false => session.context().table(reference(source.name())).await?,
     };
-    let met = keys.iter().map(|key| compare(of(NEW, key), layout.same_key(), of(ALL, key)));
+    let met = names.iter().map(|key| compare(of(NEW, key), layout.same_key(), of(ALL, key)));
     let met = new.frame(session).await?.alias(NEW)?.join_on(all.alias(ALL)?, JoinType::RightSemi, met)?;
     check(met, source, keys).await
 }
 
 /// Looks for a key that is there twice among rows of the source.
 async fn check(rows: DataFrame, source: &Table, keys: &[String]) -> Result<()> {
-    let counted = rows.aggregate(keys.iter().map(ident).collect(), vec![count(lit(1_i64)).alias(TIMES)])?;
+    let names = of_source(source, keys);
+    let counted = rows.aggregate(names.iter().map(ident).collect(), vec![count(lit(1_i64)).alias(TIMES)])?;
     let twice = counted.filter(ident(TIMES).gt(lit(1_i64)))?.limit(0, Some(1))?.collect().await?;
     let Some(batch) = twice.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
     let message = format!("{} has several rows with {}", source.name(), shown(batch, keys)?);
     Err(Error::new(ErrorKind::Data, message).hint("`keys` must identify a row"))
+}
+
+/// The keys as the source spells them.
+fn of_source(source: &Table, keys: &[String]) -> Vec<String> {
+    let schema = source.schema();
+    keys.iter().map(|key| spelled(key, [&*schema])).collect()
 }
 
 /// The key of the first row: `id = 7, day = 2024-05-01`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Operator, ident, lit};
@@ -21,7 +21,7 @@ pub(super) struct Layout {
     /// The columns of the table after this run: those that it has, then new ones. Columns that the source has lost, or
     /// that are not kept any more, stay and are null from now on.
     pub(super) schema: SchemaRef,
-    /// The columns of the source that are kept.
+    /// The columns of the source that are kept, as it spells them.
     pub(super) kept: Vec<String>,
     /// The columns that the table had before this run.
     known: Vec<String>,
@@ -44,7 +44,7 @@ impl Layout {
     fn of(plan: &SnapshotPlan, source: &Schema, table: Option<&Schema>) -> Result<Self> {
         let kept = kept(plan, source)?;
         for (key, names) in [("keys", &plan.keys), ("compare_columns", &plan.compare_columns)] {
-            if let Some(name) = names.iter().find(|name| !kept.contains(name)) {
+            if let Some(name) = names.iter().find(|name| !has(&kept, name)) {
                 return Err(missing(plan, key, name, kept.iter().map(String::as_str)));
             }
         }
@@ -56,7 +56,8 @@ impl Layout {
             None => Arc::new(wanted),
             Some(table) => with_new_columns(table, &wanted).unwrap_or_else(|| Arc::new(table.clone())),
         };
-        let nullable_keys = plan.keys.iter().any(|key| source.field_with_name(key).is_ok_and(Field::is_nullable));
+        let nullable_keys =
+            plan.keys.iter().any(|key| field(source.fields(), key).is_some_and(|key| key.is_nullable()));
         let known = table.unwrap_or(&Schema::empty()).fields().iter().map(|field| field.name().clone()).collect();
         Ok(Self { schema, kept, known, nullable_keys })
     }
@@ -65,7 +66,7 @@ impl Layout {
     /// at some time. One that the source has lost makes each row differ that had a value in it, once.
     pub(super) fn compared(&self, plan: &SnapshotPlan) -> Vec<String> {
         if !plan.compare_columns.is_empty() {
-            return plan.compare_columns.clone();
+            return plan.compare_columns.iter().map(|name| spelled(name, [&*self.schema])).collect();
         }
         self.values().map(|field| field.name().clone()).filter(|name| !plan.keys.contains(name)).collect()
     }
@@ -97,14 +98,14 @@ impl Layout {
     }
 }
 
-/// The columns of a source that are kept.
+/// The columns of a source that are kept, as it spells them.
 ///
 /// # Errors
 /// [`ErrorKind::Spec`] when it lacks one that the plan lists, or has one of the table's own names.
 pub(super) fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> {
     let names = || source.fields().iter().map(|field| field.name().as_str());
     if let Some(ours) = names().find(|name| [SNAPSHOT_DATE, CHANGE].iter().any(|ours| ours.eq_ignore_ascii_case(name)))
-        && (plan.columns.is_empty() || plan.columns.iter().any(|column| column == ours))
+        && (plan.columns.is_empty() || has(&plan.columns, ours))
     {
         let message = format!("{} has a column `{ours}`, which {} itself adds", plan.source, plan.table);
         return Err(Error::spec(message).hint("list the other columns in `columns`"));
@@ -117,10 +118,43 @@ pub(super) fn kept(plan: &SnapshotPlan, source: &Schema) -> Result<Vec<String>> 
         };
         return Ok(names().filter(|name| !technical(name)).map(str::to_owned).collect());
     }
-    if let Some(name) = plan.columns.iter().find(|name| source.field_with_name(name).is_err()) {
-        return Err(missing(plan, "columns", name, names()));
+    let kept = plan.columns.iter().map(|name| match field(source.fields(), name) {
+        Some(held) => Ok(held.name().clone()),
+        None => Err(missing(plan, "columns", name, names())),
+    });
+    kept.collect()
+}
+
+/// The plan with the names of columns as the table spells them, or else the source. Whoever reads the table finds a column
+/// under the name that it always had, whatever its case has become in the source or in the spec.
+pub(super) fn respelled(plan: &SnapshotPlan, table: Option<&Table>, source: &Table) -> SnapshotPlan {
+    let (table, source) = (table.map(Table::schema), source.schema());
+    let schemas = || table.as_deref().into_iter().chain([&*source]);
+    let all = |names: &[String]| names.iter().map(|name| spelled(name, schemas())).collect();
+    SnapshotPlan {
+        columns: all(&plan.columns),
+        compare_columns: all(&plan.compare_columns),
+        keys: all(&plan.keys),
+        source_keys: all(&plan.source_keys),
+        ..plan.clone()
     }
-    Ok(plan.columns.clone())
+}
+
+/// A name as the first of these schemas spells it that has it; itself where none does.
+pub(super) fn spelled<'a>(name: &str, schemas: impl IntoIterator<Item = &'a Schema>) -> String {
+    let held = schemas.into_iter().find_map(|schema| field(schema.fields(), name));
+    held.map_or_else(|| name.to_owned(), |held| held.name().clone())
+}
+
+/// The column of a name, without regard to its case, as tables tell columns apart.
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a FieldRef> {
+    let exact = fields.iter().find(|field| field.name() == name);
+    exact.or_else(|| fields.iter().find(|field| field.name().eq_ignore_ascii_case(name)))
+}
+
+/// True when a name is among others, without regard to its case.
+pub(super) fn has(names: &[String], name: &str) -> bool {
+    names.iter().any(|held| held.eq_ignore_ascii_case(name))
 }
 
 fn missing<'a>(plan: &SnapshotPlan, key: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
@@ -145,7 +179,7 @@ fn wanted(plan: &SnapshotPlan, source: &Schema, kept: &[String]) -> Result<Schem
 
 fn check_types(plan: &SnapshotPlan, wanted: &Schema, table: &Schema) -> Result<()> {
     for field in wanted.fields() {
-        let held = table.fields().iter().find(|held| held.name().eq_ignore_ascii_case(field.name()));
+        let held = self::field(table.fields(), field.name());
         if let Some(held) = held.filter(|held| held.data_type() != field.data_type()) {
             let message = format!(
                 "column `{}` is {} in {} and {} in {}",
@@ -216,6 +250,22 @@ mod tests {
         assert!(after.is_known("id") && !after.is_known("price"));
         let fewer = Layout::of(&plan(&["id"]), &source(), Some(&after.schema)).expect("a layout");
         assert_eq!(fewer.schema, after.schema);
+    }
+
+    #[test]
+    fn a_column_keeps_its_name_when_its_case_changes() {
+        let table = Layout::of(&plan(&[]), &source(), None).expect("a layout").schema;
+        let renamed = Schema::new(vec![
+            Field::new("ID", DataType::Int64, false),
+            Field::new("Price", DataType::Decimal128(10, 2), true),
+        ]);
+        let layout = Layout::of(&plan(&["id", "PRICE"]), &renamed, Some(&table)).expect("a layout");
+        assert_eq!(
+            (&layout.schema, layout.kept.as_slice()),
+            (&table, ["ID".to_owned(), "Price".to_owned()].as_slice())
+        );
+        let compared = SnapshotPlan { compare_columns: vec!["PRICE".into()], ..plan(&[]) };
+        assert_eq!(layout.compared(&compared), ["price"]);
     }
 
     #[test]

@@ -55,6 +55,7 @@ use lake::{Error, ErrorKind, Lake, Result, Table};
 pub use self::check::{Check, check};
 use self::day::Day;
 use self::days::Days;
+use self::layout::respelled;
 use self::options::{Options, Others};
 pub(crate) use self::past::Past;
 pub use self::state::{AsOf, as_of};
@@ -99,6 +100,7 @@ pub(crate) async fn take(lake: &Lake, plan: &SnapshotPlan, ctx: &RunContext, whi
     let Some(source) = source else {
         return Ok(answer::waiting(&plan.table, held_table.as_ref(), &plan.source));
     };
+    let plan = &respelled(plan, held_table.as_ref(), &source);
     let recipe = recipe(plan).with_sources([&source])?;
     let held = Held::of(held_table.as_ref())?;
     check_same_table(plan, &held)?;

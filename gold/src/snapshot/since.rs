@@ -25,7 +25,7 @@ use super::changed::shaped;
 use super::day_app;
 use super::days::Days;
 use super::keys;
-use super::layout::Layout;
+use super::layout::{Layout, field, has};
 use super::state::is_current;
 use crate::plan::SnapshotPlan;
 use crate::spec::Strategy;
@@ -129,13 +129,13 @@ pub(super) async fn since(
 /// True when the source may have lost a column since its version `base`: each row differs then that had a value in it.
 async fn may_have_lost(lake: &Lake, plan: &SnapshotPlan, source: &Table, layout: &Layout, base: u64) -> bool {
     let absent: Vec<&String> =
-        layout.values().map(|field| field.name()).filter(|name| !layout.kept.contains(name)).collect();
+        layout.values().map(|field| field.name()).filter(|name| !has(&layout.kept, name)).collect();
     // The source has each column that the plan lists.
     if absent.is_empty() || !plan.columns.is_empty() {
         return false;
     }
     match lake.table_at(source.name(), base).await {
-        Ok(then) => absent.iter().any(|name| then.schema().field_with_name(name).is_ok()),
+        Ok(then) => absent.iter().any(|name| field(then.schema().fields(), name).is_some()),
         Err(_) => true,
     }
 }
