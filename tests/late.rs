@@ -70,6 +70,57 @@ fn days_recorded_late_in_any_order_are_as_if_recorded_in_their_time() {
     random("snapshots", TABLES, late);
 }
 
+/// Snapshots that keep few days, and the same that keep all.
+const RECENT: &str = "
+name: recent
+gold:
+  all: {snapshot_of: silver.products, strategy: changed_only}
+  recent: {snapshot_of: silver.products, strategy: changed_only, retention: 2 days}
+  all_kept: {snapshot_of: silver.products, strategy: changed_only, hard_deletes: ignore, compare_columns: [name]}
+  recent_kept: {snapshot_of: silver.products, strategy: changed_only, hard_deletes: ignore, compare_columns: [name], retention: 3 days}
+";
+
+#[test]
+fn days_that_are_kept_stay_whole_whatever_goes() {
+    random("retentions", TABLES, recent);
+}
+
+async fn recent(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let mut days = Days::new(RECENT);
+    let ids = 10 + dice.below(40);
+    let mut state: State = (0..ids as i64).map(|id| (id, Some("first"))).collect();
+    for day in 0..12_i64 {
+        for _ in 0..=dice.below(2) {
+            for _ in 0..dice.below(3) {
+                let id = dice.below(ids) as i64;
+                match dice.chance(40) {
+                    true => state.remove(&id),
+                    false => state.insert(id, [Some("a"), Some("b"), None][dice.below(3) as usize]),
+                };
+            }
+            days.set(&state).await;
+            if day == 0 || dice.chance(60) {
+                days.run().await;
+            }
+        }
+        let today: NaiveDate = name(usize::try_from(day).expect("a day")).parse().expect("a day");
+        let back = |back: u64| today - chrono::TimeDelta::days(back as i64);
+        if day > 2 && dice.chance(25) {
+            let late = back(1 + dice.below(2)).to_string();
+            days.backfill(&late, &late).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        for (all, recent, kept) in [("all", "recent", 2), ("all_kept", "recent_kept", 3)] {
+            for ago in 0..=kept.min(day as u64) {
+                let then = back(ago).to_string();
+                let (all, recent) = (days.told(all, &then).await, days.told(recent, &then).await);
+                assert_eq!(recent.ok(), all.ok(), "{then} on {today}, seed {seed}");
+            }
+        }
+        days.next_day().await;
+    }
+}
+
 /// The name of a day, by its number.
 fn name(day: usize) -> String {
     format!("2024-05-{:02}", day + 1)

@@ -6,7 +6,7 @@ use gold::Plan;
 use lake::TableName;
 use lake::run::RunContext;
 
-use crate::support::days::{Days, State, owned};
+use crate::support::days::{Days, State, ZONE, owned};
 
 const SPEC: &str = "
 name: days
@@ -271,6 +271,58 @@ async fn keyed() {
         days.run().await;
     }
     assert_eq!(days.as_of("changes", "2024-05-05").await, owned(&state));
+}
+
+#[test]
+fn retention_costs_what_changed() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(carried());
+}
+
+async fn carried() {
+    const ROWS: i64 = 400;
+    const DAYS: i64 = 40;
+    let spec = "recent: {snapshot_of: silver.products, strategy: changed_only, retention: 2 days}\n";
+    let mut days = Days::new(&format!("name: days\ngold:\n  {spec}"));
+    let mut state: State = (0..ROWS).map(|id| (id, Some("first"))).collect();
+    let (mut states, mut all) = (Vec::new(), Vec::new());
+    for day in 0..DAYS {
+        // A row changes each day, and one goes each third.
+        if day > 0 {
+            state.insert(day * 7 % 200, Some(if day % 2 == 0 { "even" } else { "odd" }));
+        }
+        if day % 3 == 2 {
+            state.remove(&(200 + day));
+        }
+        days.set(&state).await;
+        assert_eq!(days.run().await, [true]);
+        states.push(owned(&state));
+        let (written, held) = days.rows_written("recent").await;
+        if written > 10 {
+            all.push(day);
+        }
+        assert!(held < ROWS as u64 + 100, "{held} rows on day {day}");
+        let name =
+            |day: i64| (days.lake.clock().now() + chrono::TimeDelta::days(day)).with_timezone(&ZONE).date_naive();
+        for back in 0..=day.min(2) {
+            let then = name(-back).to_string();
+            let expected = &states[usize::try_from(day - back).expect("a day")];
+            assert!(days.as_of("recent", &then).await == *expected, "{then} on day {day}");
+        }
+        days.next_day().await;
+    }
+    // The first day, the first that goes, and a look at all rows a month later.
+    assert_eq!(all, [0, 3, 33]);
+
+    // What is needed for the first day that is kept, the last but two: all of its rows but the one that changed on it.
+    let (table, session) = (days.lake.existing(days.plans[0].table()).await, days.lake.session());
+    let (table, session) = (table.expect("a table"), session.expect("a session"));
+    let Plan::Snapshot(plan) = &days.plans[0] else { panic!("no snapshot") };
+    let told = gold::check(&session, &table, plan).await.expect("days").to_json();
+    let first = &states[states.len() - 3];
+    assert_eq!(told["rows_carried"], first.len() - 1, "{told}");
+    // Since that look: what changed on six days, what went on two, and these deletes.
+    assert_eq!(told["rows_needless"], 10, "{told}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::changed::{DELETE, INSERT, UPDATE};
 use super::days::Days;
 use super::layout::respelled;
+use super::state::{date, living};
 use super::strategy_name;
 use crate::plan::SnapshotPlan;
 use crate::spec::Strategy;
@@ -31,6 +32,8 @@ pub struct Check {
     days: BTreeMap<NaiveDate, DayRows>,
     /// Rows of days that are gone, kept for the state of the first day.
     carried: u64,
+    /// Other rows of days that are gone: needless, they go with a later day.
+    needless: u64,
     /// Runs of days without a recorded state, between the first and the last.
     gaps: Vec<(NaiveDate, NaiveDate)>,
     /// True when it is known which columns identify a row.
@@ -69,7 +72,7 @@ pub async fn check(session: &Session, table: &Table, plan: &SnapshotPlan) -> Res
     if !plan.source_keys.is_empty() {
         const TIMES: &str = "__times";
         let by = [SNAPSHOT_DATE].into_iter().chain(plan.source_keys.iter().map(String::as_str)).map(ident);
-        let times = rows.aggregate(by.collect(), vec![count(lit(1_i64)).alias(TIMES)])?;
+        let times = rows.clone().aggregate(by.collect(), vec![count(lit(1_i64)).alias(TIMES)])?;
         let more = times.filter(ident(TIMES).gt(lit(1_i64)))?;
         let doubled = per_day(more, vec![sum(ident(TIMES) - lit(1_i64)).alias("doubled")]).await?;
         for (day, counts) in doubled {
@@ -81,9 +84,18 @@ pub async fn check(session: &Session, table: &Table, plan: &SnapshotPlan) -> Res
         let kept = days.split_off(&first);
         std::mem::replace(&mut days, kept)
     });
-    let carried = older.iter().flat_map(BTreeMap::values).map(|day| day.rows).sum();
+    let older: u64 = older.iter().flat_map(BTreeMap::values).map(|day| day.rows).sum();
+    let carried = match known.first() {
+        Some(first) if older > 0 && plan.strategy == Strategy::ChangedOnly => {
+            let up_to_first = rows.filter(ident(SNAPSHOT_DATE).lt_eq(date(first)))?;
+            let living = living(up_to_first, &plan.keys)?;
+            living.filter(ident(SNAPSHOT_DATE).lt(date(first)))?.count().await? as u64
+        }
+        _ => 0,
+    };
+    let needless = older.saturating_sub(carried);
     let (strategy, has_keys) = (plan.strategy, !plan.source_keys.is_empty());
-    Ok(Check { table: table.name().clone(), strategy, days, carried, gaps: known.gaps(), has_keys })
+    Ok(Check { table: table.name().clone(), strategy, days, carried, needless, gaps: known.gaps(), has_keys })
 }
 
 /// The number of all rows, and of those with each of these changes.
@@ -147,6 +159,9 @@ impl Check {
             let rows = thousands(self.carried);
             text.push_str(&format!("{rows} rows of days that are gone are kept for the state of the first day\n"));
         }
+        if self.needless > 0 {
+            text.push_str(&format!("{} older rows go when later days are recorded\n", thousands(self.needless)));
+        }
         for (first, last) in &self.gaps {
             let days = if first == last { first.to_string() } else { format!("{first} to {last}") };
             text.push_str(&match self.strategy {
@@ -182,6 +197,7 @@ impl Check {
             "strategy": strategy_name(self.strategy),
             "days": self.days.iter().map(day).collect::<Vec<_>>(),
             "rows_carried": self.carried,
+            "rows_needless": self.needless,
             "gaps": self.gaps.iter().map(gap).collect::<Vec<_>>(),
             "holds": self.has_keys.then(|| self.holds()),
         })

@@ -1,7 +1,7 @@
 //! A day into the table, in one commit: its rows, those of later days where these were compared with another state, and
 //! what older days still give.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::NaiveDate;
@@ -23,7 +23,7 @@ use super::keys;
 use super::late::Late;
 use super::layout::Layout;
 use super::options::Others;
-use super::retention;
+use super::retention::{self, Expired};
 use super::since::{Sides, since};
 use super::state::{current, date, living};
 use crate::answer;
@@ -55,10 +55,10 @@ struct Change {
     frame: DataFrame,
     /// The days that are replaced.
     replaced: Vec<NaiveDate>,
-    /// Rows of older days among those to add.
-    carried: u64,
     /// Days before this one go.
     cut: Option<NaiveDate>,
+    /// What becomes of their rows.
+    expired: Expired,
 }
 
 impl Day<'_> {
@@ -71,7 +71,7 @@ impl Day<'_> {
         source: &Table,
         held: Option<Table>,
         recipe: &Recipe,
-        txns: Vec<Txn>,
+        mut txns: Vec<Txn>,
     ) -> Result<TaskReport> {
         let plan = self.plan;
         let layout = Layout::new(plan, source, held.as_ref())?;
@@ -96,6 +96,7 @@ impl Day<'_> {
             known.cut(cut, plan.strategy == Strategy::ChangedOnly);
             others.cut(cut);
         }
+        txns.extend(change.expired.txn.clone());
         let mut properties = vec![recipe.property()?, (SNAPSHOT_DAYS.to_owned(), known.to_string())];
         properties.extend(others.property(held.as_ref())?);
         let publication = Publication {
@@ -107,7 +108,7 @@ impl Day<'_> {
         };
         let rows = Rows { parts: change.frame.execute_stream_partitioned().await?, ordered: false };
         let mut published = publication.publish(rows, self.ctx).await.context(doing)?;
-        published.rows = published.rows.saturating_sub(change.carried);
+        published.rows = published.rows.saturating_sub(change.expired.kept);
         let mut report = answer::changed(&plan.table, std::slice::from_ref(source), &published)?;
         report.notes.extend(change.cut.map(|cut| format!("days before {cut} are gone, as `retention` says")));
         if let [_, later @ ..] = change.replaced.as_slice()
@@ -127,14 +128,14 @@ impl Day<'_> {
         layout: &Layout,
         known: &Days,
     ) -> Result<Change> {
-        let of_day = |frame| Change { frame, replaced: vec![self.day], carried: 0, cut: None };
+        let of_day = |frame| Change { frame, replaced: vec![self.day], cut: None, expired: Expired::default() };
         if let Some(base) = self.base
             && let Some(Sides { was, now }) = since(self.lake, session, self.plan, source, layout, base).await?
             && let Some(table) = held
         {
             session.register(table).await?;
             let change = of_day(changes(was, now, layout, self.plan, self.day)?);
-            return self.with_retention(session, table, layout, change).await;
+            return self.with_retention(session, table, layout, known, change).await;
         }
         if self.plan.strategy == Strategy::ChangedOnly {
             keys::check_all(session, source, &self.plan.keys).await?;
@@ -147,7 +148,7 @@ impl Day<'_> {
             Strategy::Full => of_day(as_first(now, layout, self.day)?),
             Strategy::ChangedOnly => self.changed(session, table, layout, known, now).await?,
         };
-        self.with_retention(session, table, layout, change).await
+        self.with_retention(session, table, layout, known, change).await
     }
 
     /// What differs on this day, and what the days after it say differently for it.
@@ -163,7 +164,8 @@ impl Day<'_> {
         let before = history.filter(ident(SNAPSHOT_DATE).lt(date(self.day)))?;
         let was = shaped(living(before, &self.plan.keys)?, layout)?;
         let of_day = changes(was, now, layout, self.plan, self.day)?;
-        let mut change = Change { frame: of_day, replaced: vec![self.day], carried: 0, cut: None };
+        let (replaced, expired) = (vec![self.day], Expired::default());
+        let mut change = Change { frame: of_day, replaced, cut: None, expired };
         let Some(next) = known.after(self.day) else { return Ok(change) };
         change.frame = Staged::write(change.frame).await?.frame(session).await?;
         let (lake, plan, others, day) = (self.lake, self.plan, &self.others, self.day);
@@ -181,41 +183,48 @@ impl Day<'_> {
         session: &Session,
         table: &Table,
         layout: &Layout,
+        known: &Days,
         mut change: Change,
     ) -> Result<Change> {
         let Some(cut) = self.cut else { return Ok(change) };
-        if !table.partition_values(SNAPSHOT_DATE)?.iter().flatten().any(|held| *held < cut.to_string()) {
+        let held = table.partition_values(SNAPSHOT_DATE)?;
+        let held: BTreeSet<NaiveDate> = held.iter().flatten().filter_map(|day| day.parse().ok()).collect();
+        let old: BTreeSet<NaiveDate> = held.into_iter().filter(|day| *day < cut).collect();
+        if old.is_empty() || known.first().is_none_or(|first| first >= cut) {
             return Ok(change);
         }
-        if self.plan.strategy == Strategy::ChangedOnly {
-            let Some((needed, rows)) = retention::needed(session, table, layout, &self.plan.keys, cut).await? else {
-                return Ok(change);
-            };
-            change.frame = change.frame.union(needed)?;
-            change.carried = rows;
-        }
         change.cut = Some(cut);
+        if self.plan.strategy == Strategy::Full {
+            change.expired.days = old;
+            return Ok(change);
+        }
+        let (expired, kept) = retention::expired(session, table, layout, &self.plan.keys, known, cut).await?;
+        change.expired = expired;
+        if let Some(kept) = kept {
+            change.frame = change.frame.union(kept)?;
+        }
         Ok(change)
     }
 }
 
 impl Change {
+    /// The days whose rows go, and maybe come again.
+    fn days(&self) -> BTreeSet<String> {
+        self.replaced.iter().chain(&self.expired.days).map(NaiveDate::to_string).collect()
+    }
+
     /// The files that go.
     fn removes(&self, table: Option<&Table>) -> Result<Vec<Action>> {
         let Some(table) = table else { return Ok(Vec::new()) };
-        let replaced: Vec<String> = self.replaced.iter().map(NaiveDate::to_string).collect();
-        let cut = self.cut.map(|cut| cut.to_string());
+        let days = self.days();
         table.removes(|partition: &HashMap<String, Option<String>>| {
-            let day = partition.get(SNAPSHOT_DATE).and_then(Option::as_ref);
-            day.is_some_and(|day| replaced.contains(day) || cut.as_ref().is_some_and(|cut| day < cut))
+            partition.get(SNAPSHOT_DATE).and_then(Option::as_ref).is_some_and(|day| days.contains(day))
         })
     }
 
     /// Which rows are replaced, for the table's history.
     fn predicate(&self) -> String {
-        let days = self.replaced.iter().map(|day| format!("{SNAPSHOT_DATE} = '{day}'"));
-        let old = self.cut.map(|cut| format!("{SNAPSHOT_DATE} < '{cut}'"));
-        days.chain(old).collect::<Vec<_>>().join(" OR ")
+        self.days().iter().map(|day| format!("{SNAPSHOT_DATE} = '{day}'")).collect::<Vec<_>>().join(" OR ")
     }
 }
 

@@ -9,13 +9,14 @@
 //!   day before, only that is compared ([`since`]).
 //!
 //! # Once
-//! A commit for a day carries three transactions:
+//! A commit for a day carries these transactions:
 //! - `gold.x:silver.y:2024-05-01` = the source version that the day holds. The day is done when it is held, also a day
 //!   without a row. One name per day costs a line of the log per day, about 100 bytes in each checkpoint, and lets any
 //!   day be done by itself; a single name with a rising day would make a missed day look done as soon as a later one
 //!   is there.
 //! - `gold.x:silver.y` = the newest source version in the table.
 //! - `gold.x:recipe` when the options or the identity of the source have changed ([`Recipe`]).
+//! - `gold.x:purged` when needless rows of all days that are gone have been looked for ([`retention`]).
 //!
 //! **Unchanged source, same day**: the day's transaction is held, nothing is done. **Unchanged source, new day**:
 //! `full` writes the new day. `changed_only` has nothing to record, because the last commit has recorded the source as

@@ -8,6 +8,7 @@ use lake::{Result, Table};
 use super::day_app;
 use super::days::Days;
 use super::options::Others;
+use super::retention::purged_app;
 use super::since::options_app;
 use crate::plan::Plan;
 use crate::recipe::source_app;
@@ -39,6 +40,7 @@ pub async fn swapped(plan: Option<&Plan>, own: &Table, other: &Table) -> Result<
     }
     along.txns.extend(gone.into_iter().map(|day| (day_app(plan, day), NEVER)));
     along.txns.push((source_app(&plan.table, &plan.source), newest));
+    along.txns.push((purged_app(&plan.table), NEVER));
     // The rows may be as no version of the source has them: the next day is compared as a whole.
     let after = kept.last().map_or(0, |day| i64::from(day.num_days_from_ce()) + 1);
     let options = options_app(&plan.table);
