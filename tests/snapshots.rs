@@ -128,7 +128,7 @@ async fn lost() {
 #[test]
 fn rows_that_another_hand_took_come_back_the_next_day() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    for after in ["nothing", "a description", "a late day", "a run of the day"] {
+    for after in ["nothing", "a description", "a late day", "a run of the day", "a version taken back"] {
         runtime.block_on(taken(after));
     }
 }
@@ -150,6 +150,14 @@ async fn taken(after: &str) {
         "a description" => {
             days.respec(&spec.replace("changed_only", "changed_only, description: all of them"));
             assert_eq!(days.run().await, [false]);
+        }
+        "a version taken back" => {
+            let taken = days.lake.existing(&TableName::gold("changes")).await.expect("a table").version();
+            days.set(&state("b3 again")).await;
+            days.run().await;
+            assert_eq!(days.as_of("changes", "2024-05-03").await, owned(&state("b3 again")), "{after}");
+            days.restore("changes", taken).await;
+            assert_eq!(days.as_of("changes", "2024-05-03").await.get(&1), None, "{after}");
         }
         "a late day" => {
             assert_eq!(days.backfill("2024-05-02", "2024-05-02").await.expect("a late day").len(), 1);

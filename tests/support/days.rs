@@ -15,6 +15,7 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 use gold::Plan;
 use lake::commit::{Commit, Txn, redefine};
 use lake::report::{TaskReport, TaskState};
+use lake::restore::Way;
 use lake::run::RunContext;
 use lake::session::Engine;
 use lake::spec::Document;
@@ -188,6 +189,13 @@ impl Days {
         let doomed = lake::upsert::remove::doomed(&self.lake, &table, condition).await.expect("rows");
         assert!(doomed.rows() > 0, "`{condition}` holds for no row");
         doomed.remove(&self.lake, &mut table, &[], &RunContext::new(&self.lake).run).await.expect("a commit");
+    }
+
+    /// Takes a snapshot back to a version, by hand.
+    pub(crate) async fn restore(&self, table: &str, version: u64) {
+        let mut way = Way::open(&self.lake, &TableName::gold(table), version).await.expect("a version");
+        let along = gold::restore::along(&way, &way.moved().await.expect("transactions"));
+        way.restore(&along, &RunContext::new(&self.lake).run).await.expect("a commit");
     }
 
     pub(crate) async fn next_day(&self) {
