@@ -207,3 +207,24 @@ fn an_extract_that_is_taken_out_of_bronze_is_no_empty_one() {
     project.run();
     assert_eq!(values(), expected(&[]), "an empty extract is one");
 }
+
+#[test]
+fn a_discarded_record_makes_its_own_file_alone_incomplete() {
+    let spec = "
+name: extracts
+bronze:
+  feed: {path: feed/, format: csv, settle: 0s}
+silver:
+  t: {source: feed, keys: [id], sequence_by: [], columns: {id: bigint, v: bigint}, from_snapshot: true}
+";
+    let project = Project::new(spec);
+    project.land("feed/1.csv", b"id,v\n1,1\n2,2\n3,much\n", None);
+    project.land("feed/2.csv", b"id,v\n1,1\n", None);
+    assert_eq!(project.run().task("silver.t").quarantined, 1);
+    let ids =
+        || project.query("SELECT id FROM silver.t ORDER BY id").iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(), [1]);
+    project.orchestrator(&["quarantine", "discard", "feed"]).expect(0);
+    program::run("silver", project.path(), &["rebuild", "t"], None).expect(0);
+    assert_eq!(ids(), [1], "made anew");
+}

@@ -115,6 +115,17 @@ fn rows_of_another_program_are_found_and_replaced() {
     assert!(told.contains("computed as a whole, because its version 2 is by another program"), "{told}");
     assert_eq!(totals(&project), before);
     assert!(!run(&project, 0).contains("computed as a whole"));
+    // Taken back to it, the table is as that program left it; taken back to one of our own, as we did.
+    let restore = |version: &str| {
+        project.orchestrator(&["table", "restore", "gold.daily", "--version", version, "--yes"]).expect(0);
+        run(&project, 0)
+    };
+    let told = restore("2");
+    assert!(told.contains("computed as a whole, because its version 2 is by another program"), "{told}");
+    assert_eq!(totals(&project), before);
+    let told = restore("1");
+    assert!(!told.contains("computed as a whole"), "{told}");
+    assert_eq!(totals(&project), before);
 }
 
 #[test]

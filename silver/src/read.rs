@@ -188,7 +188,7 @@ impl Decoding {
 
     async fn one(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.ctx.stop.check()?;
-        let (all, (batch, left_out)) = (batch, self.wanted.of(batch)?);
+        let (batch, left_out) = self.wanted.of(batch)?;
         let decoded = self.decoder.decode(&batch)?;
         let Decoded { changes, truncates, rejected, refused, read, added, ignored, dropped, held, partial } = decoded;
         self.ctx.meter.add_rows(read);
@@ -203,16 +203,14 @@ impl Decoding {
             tally.added += added;
             tally.truncates += found;
             tally.partial += partial;
-            tally.dropped += left_out;
+            tally.dropped += left_out.num_rows() as u64;
             tally.rejected += refused;
             tally.ignored += ignored;
             tally.dropped += dropped;
             if self.decoder.takes_extracts() {
                 let refused = rejected.iter().map(|record| (record.batch_id, record.file_path.clone()));
                 tally.incomplete.extend(refused);
-                if left_out > 0 {
-                    tally.incomplete.extend(files_of(all)?);
-                }
+                tally.incomplete.extend(files_of(&left_out)?);
             }
             tally.held.resize(held.len(), Tested::default());
             tally.held.iter_mut().zip(held).for_each(|(total, more)| total.add(more));
@@ -233,11 +231,11 @@ impl Wanted {
         }
     }
 
-    /// The rows of a batch that are wanted, and how many were left out by a decision.
-    fn of(&self, batch: &RecordBatch) -> Result<(RecordBatch, u64)> {
+    /// The rows of a batch that are wanted, and those that a decision left out.
+    fn of(&self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch)> {
         let mask = match self {
             Self::Range { except, .. } | Self::Again { except, .. } if except.is_empty() => {
-                return Ok((batch.clone(), 0));
+                return Ok((batch.clone(), batch.slice(0, 0)));
             }
             Self::Only(these) => these.mask(batch)?,
             Self::Range { except, .. } | Self::Again { except, .. } | Self::Beside { except, .. } => {
@@ -246,8 +244,8 @@ impl Wanted {
         };
         let rows = filter_record_batch(batch, &mask)?;
         let left_out = match self {
-            Self::Range { .. } => (batch.num_rows() - rows.num_rows()) as u64,
-            Self::Only(_) | Self::Again { .. } | Self::Beside { .. } => 0,
+            Self::Range { .. } => filter_record_batch(batch, &not(&mask)?)?,
+            Self::Only(_) | Self::Again { .. } | Self::Beside { .. } => batch.slice(0, 0),
         };
         Ok((rows, left_out))
     }

@@ -142,6 +142,7 @@ impl Refinement<'_> {
         let shape = Shape {
             table: self.plan.table.clone(),
             target: table.schema(),
+            sent: kept.schema().fields().iter().map(|field| field.name().clone()).collect(),
             keys: self.plan.keys.clone(),
             sequence: self.plan.sequence_columns(),
             is_partial: self.plan.partial.is_on(),

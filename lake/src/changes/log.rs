@@ -97,21 +97,40 @@ pub async fn before(lake: &Lake, table: &Table, version: u64) -> Result<Told<Tab
 }
 
 /// The newest version of a table that changed its rows after the last one of an application whose name begins with
-/// `app`; `None` where there is none, as far as the log goes back.
+/// `app`; `None` where there is none, as far as the log goes back. What was taken back to a version is as that one was.
 ///
 /// # Errors
 /// [`ErrorKind::Store`] when the log cannot be read.
 pub async fn last_foreign(table: &Table, app: &str) -> Result<Option<u64>> {
-    for version in (0..=table.version()).rev() {
+    let mut next = Some(table.version());
+    while let Some(version) = next {
         let Some(actions) = actions(table, version).await? else { break };
-        if actions.iter().any(|action| matches!(action, Action::Txn(txn) if txn.app_id.starts_with(app))) {
+        let is_own = has_txn(&actions, |name| name.starts_with(app));
+        if is_own && !has_txn(&actions, |name| name.starts_with(BY_HAND)) {
             break;
         }
-        if actions.iter().any(is_change) {
+        let restored = restored(&actions).filter(|restored| is_own && *restored < version);
+        if restored.is_none() && actions.iter().any(is_change) {
             return Ok(Some(version));
         }
+        next = restored.or(version.checked_sub(1));
     }
     Ok(None)
+}
+
+/// The version that a commit restored.
+fn restored(actions: &[Action]) -> Option<u64> {
+    actions.iter().find_map(|action| match action {
+        Action::CommitInfo(info) if info.operation.as_deref() == Some("RESTORE") => {
+            let version = info.operation_parameters.as_ref()?.get("version")?;
+            version.as_u64().or_else(|| version.as_str()?.parse().ok())
+        }
+        _ => None,
+    })
+}
+
+fn has_txn(actions: &[Action], is_wanted: impl Fn(&str) -> bool) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Txn(txn) if is_wanted(&txn.app_id)))
 }
 
 /// True when another hand than that of the applications whose names begin with `own` changed rows of a table since the last
@@ -124,15 +143,13 @@ pub async fn is_touched_since(table: &Table, app: &str, own: &str) -> Result<boo
     let mut commits = pin!(versions.map(|version| actions(table, version)).buffered(READ_AHEAD));
     while let Some(actions) = commits.try_next().await? {
         let Some(actions) = actions else { break };
-        let has = |is_wanted: &dyn Fn(&str) -> bool| {
-            actions.iter().any(|action| matches!(action, Action::Txn(txn) if is_wanted(&txn.app_id)))
-        };
         // What a person takes back says how far the table has come too, and brings rows of any hand.
-        let is_own = has(&|name| name.starts_with(own)) && !has(&|name| name.starts_with(BY_HAND));
+        let is_own =
+            has_txn(&actions, |name| name.starts_with(own)) && !has_txn(&actions, |name| name.starts_with(BY_HAND));
         if !is_own && actions.iter().any(is_change) {
             return Ok(true);
         }
-        if is_own && has(&|name| name == app) {
+        if is_own && has_txn(&actions, |name| name == app) {
             return Ok(false);
         }
     }

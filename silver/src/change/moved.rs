@@ -16,7 +16,7 @@ use lake::upsert::DELETE;
 use super::derived::Input;
 use super::unsent::Unsent;
 use super::view::Viewed;
-use super::{Decoder, Fate, UNSENT, record, reject, reject_value};
+use super::{Decoder, Fate, UNSENT, record, reject, reject_value, without_empty};
 
 /// The keys that records had before.
 pub(super) struct OldKeys {
@@ -89,13 +89,17 @@ impl Decoder {
                     reject_value(&mut fates[row], format!("before: {text}"), &column.name, record::value(&old, row));
                 }
             }
-            let differs = distinct(&cast.array, &typed[*position])?;
+            let is_partition = self.plan.partition_by.contains(&column.name);
+            let array = if is_partition { without_empty(cast.array)? } else { cast.array };
+            let differs = distinct(&array, &typed[*position])?;
             changed.iter_mut().enumerate().for_each(|(row, changed)| *changed |= differs.value(row));
-            keys.push((*position, cast.array));
+            keys.push((*position, array));
         }
-        // Old values without a key say nothing about it.
+        // Old values without a key say nothing about it, and where a part must not be null no row was without it.
+        let nullable = |position: usize| self.resolved.columns()[position].nullable;
         for (row, changed) in changed.iter_mut().enumerate() {
             *changed &= keys.iter().any(|(_, key)| key.is_valid(row));
+            *changed &= keys.iter().all(|(position, key)| nullable(*position) || key.is_valid(row));
         }
         Ok(changed.contains(&true).then_some(OldKeys { changed, keys }))
     }

@@ -9,7 +9,7 @@ use super::resolve::{ColumnSource, find};
 use super::view::Viewed;
 use super::{Decoder, Fate, reject};
 
-/// Which columns each record did not send, as bits by the places of the columns in the table.
+/// Which columns each record did not send, as bits by the places of the columns among those of the changes.
 pub(super) struct Unsent(Vec<Option<Vec<u8>>>);
 
 impl Unsent {

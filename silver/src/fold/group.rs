@@ -53,9 +53,10 @@ impl Group {
         self.count(event, is_news);
     }
 
-    /// An upsert of this run, with the bits of the columns that it did not send.
-    pub(super) fn upsert(&mut self, event: &Event<Place>, columns: &[usize], unsent: Option<&[u8]>) {
-        let sets = |register: usize| unsent.is_none_or(|bits| !has_bit(bits, columns[register]));
+    /// An upsert of this run, with the bits of what it did not send, and which of them is for which column.
+    pub(super) fn upsert(&mut self, event: &Event<Place>, of_columns: &[Option<usize>], unsent: Option<&[u8]>) {
+        let sets =
+            |register: usize| of_columns[register].is_some_and(|bit| unsent.is_none_or(|bits| !has_bit(bits, bit)));
         let is_news = self.whole.upsert(event, sets);
         self.count(event, is_news);
         if unsent.is_some() && matches!(event.source, Source::Change(Some(_))) {

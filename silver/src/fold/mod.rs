@@ -52,6 +52,9 @@ pub(crate) struct Shape {
     pub(crate) table: TableName,
     /// The columns of the table.
     pub(crate) target: SchemaRef,
+    /// The columns of the changes, by whose places their bits say what updates did not send. The table may have them in
+    /// another order: columns that join come last there.
+    pub(crate) sent: Vec<String>,
     pub(crate) keys: Vec<String>,
     pub(crate) sequence: Vec<String>,
     /// Whether updates may not send every column.

@@ -20,8 +20,9 @@ pub(super) struct Output {
     schema: SchemaRef,
     /// For each column of the table its place in the input, and where its values come from.
     columns: Vec<(usize, From)>,
-    /// The columns that updates may leave out: their places in the table, their names, whether they need a value.
-    registers: Vec<(usize, String, bool)>,
+    /// The columns that updates may leave out: the bits that say so (`None` for one that no change has), their names, whether
+    /// they need a value.
+    registers: Vec<(Option<usize>, String, bool)>,
     /// The generated columns that need a value, with the place of each column of the table that they are made of.
     needed: Vec<(Column, Vec<(String, usize)>)>,
     finished: Vec<Finished>,
@@ -56,7 +57,7 @@ impl Output {
         let mut registers = Vec::new();
         let mut places = Vec::new();
         let generated = shape.generated.columns();
-        for (number, field) in shape.target.fields().iter().enumerate() {
+        for field in shape.target.fields() {
             let name = field.name();
             let from = if shape.keys.contains(name) {
                 From::Key
@@ -67,7 +68,8 @@ impl Output {
             } else if generated.iter().any(|column| column.name == *name) {
                 From::Generated
             } else if shape.is_partial {
-                registers.push((number, name.clone(), !field.is_nullable()));
+                let bit = shape.sent.iter().position(|sent| sent == name);
+                registers.push((bit, name.clone(), !field.is_nullable()));
                 From::Register(registers.len() - 1)
             } else {
                 From::Row
@@ -113,8 +115,8 @@ impl Output {
                 if rows.deletes(row) {
                     group.delete(&event);
                 } else {
-                    let columns: Vec<usize> = self.registers.iter().map(|(column, ..)| *column).collect();
-                    group.upsert(&event, &columns, rows.unsent(row));
+                    let bits: Vec<Option<usize>> = self.registers.iter().map(|(bit, ..)| *bit).collect();
+                    group.upsert(&event, &bits, rows.unsent(row));
                 }
             }
             other => return Err(lake::Error::internal(format!("rows of kind {other} cannot be folded"))),

@@ -298,6 +298,13 @@ impl Check<'_> {
                 self.problems.add(problem.did_you_mean(name, names.iter().copied()));
             }
         }
+        if let Columns::Declared(declared) = columns {
+            let is_binary = |plan: &&ColumnPlan| plan.column.kind == ColumnType::Binary;
+            for plan in declared.iter().filter(is_binary).filter(|plan| raw.partition_by.contains(&plan.column.name)) {
+                let message = format!("`{}` is binary, and the value of a partition is a text", plan.column.name);
+                self.problems.add(Problem::at(&self.at("partition_by"), message).hint("name another column"));
+            }
+        }
         for name in raw.zorder_by.iter().filter(|name| raw.partition_by.contains(name)) {
             let problem = Problem::at(&self.at("zorder_by"), format!("`{name}` is a partition column"));
             self.problems.add(problem.hint("its values lie apart already; name another one"));
